@@ -449,7 +449,7 @@ const std::vector<Key<UsersConfig>>& users_keys() {
   using U = UsersConfig;
   static const std::vector<Key<U>> keys{
     word<U>("proof", "proof", &U::proof, "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
-    texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others, "users whose credential counts for orders in any name, beside root and who the role runs as")};
+    texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others, "users whose credential counts for orders in any name, beside root and who the role runs as; one named instead of the default needs the workflow engine's, too")};
   return keys;
 }
 

@@ -66,6 +66,8 @@ std::string nonce() {
   return hex(bytes, sizeof bytes);
 }
 
+bool is_nonce(std::string_view text) { return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
+
 std::string token_proof(const std::string& token, std::string_view who, std::string_view client_nonce, std::string_view server_nonce) {
   std::string text = "sonde store 1\n";
   text.append(who).append("\n").append(client_nonce).append("\n").append(server_nonce);

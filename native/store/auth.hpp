@@ -26,6 +26,7 @@ Result<std::string> read_token(const std::string& path, bool server);
 
 /// 32 fresh random bytes, in hexadecimal.
 std::string nonce();
+bool is_nonce(std::string_view text);
 
 /// HMAC-SHA256 in hexadecimal of "sonde store 1", who proves ("client", "server") and both nonces.
 std::string token_proof(const std::string& token, std::string_view who, std::string_view client_nonce, std::string_view server_nonce);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -42,13 +43,14 @@ class Proving(Cluster):
             + '[workflow-engine]\nstate = "workflows"\nlook = "200ms"\n'
         )
 
-    def credential(self, user: str, service: str, body: Mapping[str, Any]) -> str:
-        """What munged gives a process of that user."""
+    def credential(self, user: str, service: str, body: Mapping[str, Any], text: str = "") -> str:
+        """What munged gives a process of that user, for the order, or for any text."""
+        text = text or f"sonde power order 1\nt\n{proof.digest(service, body)}"
         one = pwd.getpwnam(user)
         words = ["setpriv", f"--reuid={one.pw_uid}", f"--regid={one.pw_gid}", "--clear-groups", "munge"]
         return subprocess.run(
             [*words, f"--socket={self.socket}"],
-            input=proof.digest(service, body),
+            input=text,
             capture_output=True,
             text=True,
             check=True,
@@ -100,6 +102,11 @@ def test_a_job_is_its_users_and_nobody_elses(cluster: Proving, munge: Path, monk
             order("a2", "root"), of(ALICE, order("a2", "root"))
         )
         assert "for something else" in refused(order("a2"), of(ALICE, order("a3")))
+        # What others have signed, as a server of the store has its clients sign its nonce; and for another cluster.
+        digest = proof.digest(jobs.SCHEDULER_SET, order("a2"))
+        for text in (digest, f"sonde power order 1\nother\n{digest}"):
+            signed = cluster.credential(ALICE, jobs.SCHEDULER_SET, order("a2"), text)
+            assert "for something else" in refused(order("a2"), signed)
         # One that may speak for others does, and so does root.
         assert told(order("a4"), of(GATE, order("a4"))) == "waiting"
         assert told(order("a5"), of("root", order("a5"))) == "waiting"
@@ -161,6 +168,7 @@ def test_a_workflow_is_its_users_and_its_jobs_too(cluster: Proving):
                 lambda: run_jobs_bus.call(asking, jobs.SCHEDULER_GET, question, 20.0).body["jobs"], "a job"
             )
         assert job["spec"]["user"] == ALICE
+        assert re.fullmatch(r"w1\.1\.1-[0-9a-f]{8}", job["spec"]["job"])  # which nobody could take before
         end = {"order": "CANCEL_WORKFLOW", "run": "w1", "user": ALICE, "reason": ""}
         refused(end)
         refused(end, ALICE, {**end, "run": "w2"})

@@ -112,6 +112,8 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     token = *read;
     proof.emplace_back("proof", auth::token_proof(token, "client", own_nonce, server_nonce));
   } else if (method == "munge") {
+    // The server says what a credential is made over. It is a nonce and nothing else: other programs take credentials for other texts.
+    if (!auth::is_nonce(server_nonce)) return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it", "both sides must run the same version of Sonde"});
     auto credential = auth::munge_credential(server_nonce);
     if (!credential) return credential.error();
     proof.emplace_back("proof", *credential);

@@ -73,21 +73,21 @@ def submit(
     \b
     sonde power submit --config power.toml --power 250W -- ./solver x.dat
     """
-    import getpass
     import secrets
 
     from sonde.core import hostlist
     from sonde.power import run_bus
     from sonde.power.jobs import Spec
+    from sonde.power.run_state import own_user
 
     words = [
         one if "=" in one else f"{one}={os.environ[one]}" for one in env if "=" in one or one in os.environ
     ]
     words += [f"{one}={os.environ[one]}" for one in PASSED_ON if one in os.environ]
     spec = Spec(
-        job or f"{getpass.getuser()[:40]}-{secrets.token_hex(6)}",
+        job or f"{own_user()[:40]}-{secrets.token_hex(6)}",
         command,
-        getpass.getuser(),
+        own_user(),
         name or Path(command[0]).name,
         queue,
         tuple(dict((one.partition("=")[0], one) for one in reversed(words)).values()),
@@ -196,12 +196,11 @@ def _about_one(verb: str, order: str, what: str) -> click.Command:
     @click.argument("job", metavar="JOB")
     @CONFIG
     def command(job: str, config_path: Path) -> Outcome:
-        import getpass
-
         from sonde.power import run_bus
+        from sonde.power.run_state import own_user
 
         state = _ordered(
-            run_bus.load(config_path), {"order": order, "job": job, "user": getpass.getuser()[:64]}
+            run_bus.load(config_path), {"order": order, "job": job, "user": own_user()[:64]}
         )
         why = f": {state.reason}" if state.reason else ""
         return Outcome("power", verb, f"{job} is {state.state}{why}", values=_values(state))

@@ -169,14 +169,13 @@ def shed(share: float, for_s: float, config_path: Path, wait_s: float, reason: s
 
 
 def _ordered(verb: str, config_path: Path, order: dict[str, Any], wait_s: float) -> Outcome:
-    import getpass
-
     from sonde.core.errors import Exit, Warning
     from sonde.power import run_bus
+    from sonde.power.run_state import own_user
 
     stack = run_bus.load(config_path)
     with run_bus.open_bus(stack, "sonde") as bus:
-        body = {**order, "wait_s": wait_s, "user": getpass.getuser()[:64], "reason": order["reason"][:256]}
+        body = {**order, "wait_s": wait_s, "user": own_user()[:64], "reason": order["reason"][:256]}
         reply: Reply = run_bus.ask(bus, "SystemPowerManager_set", body, timeout_s=wait_s + 5)
     told, comply = reply.body["cluster"], float(reply.body["comply_s"])
     budget, complied = float(told["budget_w"]), comply == comply

@@ -135,10 +135,10 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
     \b
     sonde power workflow run study.toml --config power.toml
     """
-    import getpass
     import secrets
 
     from sonde.power import run_bus, run_proof, run_workflow_bus
+    from sonde.power.run_state import own_user
 
     told = _read(file)
     name = re.sub(r"^[^A-Za-z0-9]+", "", told.name)[:30] or "run"
@@ -146,7 +146,7 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
     body = {
         "order": "RUN_WORKFLOW",
         "run": called,
-        "user": getpass.getuser()[:64],
+        "user": own_user()[:64],
         "path": str(file.absolute()),
         "text": told.text,
     }
@@ -242,11 +242,10 @@ def cancel(run_id: str, config_path: Path, reason: str) -> Outcome:
     \b
     sonde power workflow cancel study-1f0a22c7 --config power.toml
     """
-    import getpass
-
     from sonde.power import run_bus, run_proof, run_workflow_bus
+    from sonde.power.run_state import own_user
 
-    body = {"order": "CANCEL_WORKFLOW", "run": run_id, "user": getpass.getuser()[:64], "reason": reason[:256]}
+    body = {"order": "CANCEL_WORKFLOW", "run": run_id, "user": own_user()[:64], "reason": reason[:256]}
     stack = run_bus.load(config_path)
     with run_workflow_bus.open_bus(stack, "sonde") as bus:
         (state,) = run_workflow_bus.ask(

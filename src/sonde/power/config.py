@@ -90,10 +90,11 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Users:
-    """[users]: how it is known who orders."""
+    """[users]: how it is known who orders; cluster: where."""
 
     proof: str = "none"
     may_speak_for_others: tuple[str, ...] = ()
+    cluster: str = ""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Users:
@@ -101,7 +102,7 @@ class Users:
         if "proof" not in said:
             return cls()
         others = tuple(str(one) for one in said["may_speak_for_others"])
-        return cls(str(said["proof"]), others)
+        return cls(str(said["proof"]), others, str(told["cluster"]))
 
 
 @dataclass(frozen=True)

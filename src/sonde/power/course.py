@@ -12,6 +12,7 @@ again is where it was: that is all that a restart needs.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -85,16 +86,22 @@ class Journal(Protocol):
         """Keeps it; it is on the disk when this returns."""
 
 
-def id_of(run: str, number: int, attempt: int) -> str:
-    """What a step's job is called at the scheduler: the same before and after a restart."""
-    return f"{run}.{number}.{attempt}"
+def id_of(run: str, number: int, attempt: int, secret: str = "") -> str:
+    """What a step's job is called at the scheduler: the same before and after a restart.
+
+    secret: of this run. With it nobody can know the name of a job, and take it, before it is handed in.
+    """
+    name = f"{run}.{number}.{attempt}"
+    if not secret:
+        return name
+    return f"{name}-{hashlib.blake2s(name.encode(), key=secret.encode(), digest_size=4).hexdigest()}"
 
 
 class Course:
     """One run of a workflow. Not for several threads."""
 
-    def __init__(self, workflow: Workflow, run: str) -> None:
-        self.workflow, self.run = workflow, run
+    def __init__(self, workflow: Workflow, run: str, secret: str = "") -> None:
+        self.workflow, self.run, self._secret = workflow, run, secret
         self.numbers = {name: number for number, name in enumerate(workflow.steps, 1)}
         self.of: dict[str, Status] = {name: Status() for name in workflow.steps}
         self.cancelled = ""  # why
@@ -130,7 +137,7 @@ class Course:
                 self.stopped = self.stopped or step.name
 
     def id(self, name: str) -> str:
-        return id_of(self.run, self.numbers[name], self.of[name].attempt)
+        return id_of(self.run, self.numbers[name], self.of[name].attempt, self._secret)
 
     def next(self) -> list[dict[str, Any]]:
         """Notes of what is to be done now: steps to hand in, and such as never will be."""

@@ -6,7 +6,6 @@ sample says so. Daemons end with this process, however it ends: their standard i
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import secrets
@@ -26,7 +25,7 @@ from typing import IO, Any
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
-from sonde.power import demo, run_bus, run_workflow_bus
+from sonde.power import demo, run_bus, run_state, run_workflow_bus
 from sonde.power.config import Stack
 from sonde.power.run_record import Recorder, Request, measure
 from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
@@ -206,7 +205,7 @@ class Show:
 
     def _write(self, file: str, name: str, node: int = -1) -> Path:
         broker = f"127.0.0.1:{self._port}" if self.with_bridge else ""
-        user = "" if self.quick else getpass.getuser()
+        user = "" if self.quick else run_state.own_user()
         text = demo.configuration(name, self.timing, [str(path) for path in self._loads], node, broker, user)
         path = self.folder / file
         path.write_text(text, "utf-8")
@@ -268,7 +267,7 @@ class Show:
     def _workflow(self, recorder: Recorder) -> Iterator[None]:
         """The demo's workflow runs meanwhile; what is left of it in the end is cancelled."""
         called = {"run": demo.WORKFLOW}
-        mine = {**called, "user": getpass.getuser()[:64]}
+        mine = {**called, "user": run_state.own_user()[:64]}
         path = self.folder / "demo.toml"
         begin = {"order": "RUN_WORKFLOW", **mine, "path": str(path), "text": path.read_text("utf-8")}
         question = {"ask": "GET_WORKFLOW", **called}

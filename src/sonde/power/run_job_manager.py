@@ -8,7 +8,6 @@ So each instant tells whether it runs, ran, or never did.
 
 from __future__ import annotations
 
-import getpass
 import json
 import math
 import os
@@ -292,7 +291,7 @@ class JobManager:
 
     def _user(self, user: str) -> pwd.struct_passwd | None:
         """Whose rights a job gets; None: ours. Raises UsageError  power.not_allowed."""
-        own, root = getpass.getuser(), os.geteuid() == 0
+        own, root = run_state.own_user(), os.geteuid() == 0
         allowed = self.settings.users
         fine = user in allowed if allowed else (user != "root" if root else user == own)
         if not user or not fine:

@@ -6,7 +6,6 @@ crash at any instant it goes on where it was.
 
 from __future__ import annotations
 
-import getpass
 import grp
 import math
 import os
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, schedule
+from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
@@ -159,7 +158,7 @@ class Scheduler:
             Usage(
                 said_of.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])
             ),
-            {"root", getpass.getuser()},
+            {"root", run_state.own_user()},
             said_of.max_waiting,
             said_of.grace_s,
             {name: Entry.of(told) for name, told in kept.items()},
@@ -789,7 +788,8 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
         scheduler = Scheduler(stack, store, Others(bus, open_ones))
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_GET, scheduler.told, called))
-        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_SET, scheduler.order, called))
+        threads = run_proof.threads(stack.users)
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_SET, scheduler.order, called, threads))
         states = [one.state.state for one in scheduler.queue.entries.values()]
         yield line(
             "ready",

@@ -49,10 +49,10 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
     return bus.open_text(text, folder=Path(stack.path).absolute().parent)
 
 
-def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str) -> Server:
+def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str, threads: int = 1) -> Server:
     """Answers a service of jobs. handler(body) -> body. It refuses by raising what refused() makes."""
     request, reply = jobs.SERVICES[service]
-    return bus.serve(service, handler, name, request, reply)
+    return bus.serve(service, handler, name, request, reply, threads)
 
 
 def client(bus: Bus, service: str) -> Client:

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from sonde.power.config import Users
 
 
+def _payload(users: Users, service: str, body: Mapping[str, Any]) -> str:
+    """What a credential is made over. The cluster: others may have the same MUNGE key.
+
+    It begins as nothing else does that Sonde has MUNGE sign: a server of the store, too, has its clients sign a text,
+    which it chooses, and which has no end of line.
+    """
+    return f"sonde power order 1\n{users.cluster}\n{proof.digest(service, body)}"
+
+
 class NotProven(Exception):
     """Why an order is not taken. cannot: nothing can be checked here, whoever sent it."""
 
@@ -32,7 +41,12 @@ def proven(users: Users, service: str, body: Mapping[str, Any]) -> dict[str, Any
     """
     if users.proof == "none":
         return dict(body)
-    return {**body, "credential": _credential(proof.digest(service, body))}
+    return {**body, "credential": _credential(_payload(users, service, body))}
+
+
+def threads(users: Users) -> int:
+    """How many answer orders: one that waits for MUNGE holds up no other."""
+    return 1 if users.proof == "none" else 4
 
 
 def trial(users: Users) -> None:
@@ -69,7 +83,7 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
             "the order has no credential: here [users] proof asks for one, and who sent it was not asked"
         )
     try:
-        uid = int(_power.munge_user(credential, proof.digest(service, body)))
+        uid = int(_power.munge_user(credential, _payload(users, service, body)))
     except EnvironmentFailure as error:
         raise NotProven(f"{error.what}: {error.hint}", error.code == "munge.silent") from None
     try:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure
+
+
+def own_user() -> str:
+    """Whose rights this process has. Not by LOGNAME, which anybody sets, and root may have of another."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: str = "state") -> int:

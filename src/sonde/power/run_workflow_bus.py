@@ -50,10 +50,10 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
     return bus.open_text(f"{head}{types}{end}{tail}", folder=Path(stack.path).absolute().parent)
 
 
-def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str) -> Server:
+def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str, threads: int = 1) -> Server:
     """handler(body) -> body. It refuses by raising what refused() makes."""
     request, reply = SERVICES[service]
-    return bus.serve(service, handler, name, request, reply)
+    return bus.serve(service, handler, name, request, reply, threads)
 
 
 def refused(word: str, what: str) -> Refused:

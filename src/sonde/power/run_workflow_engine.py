@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -101,7 +102,7 @@ class Scheduler:
             raise Declined(no.what) from None
 
     def look(self, id: str) -> Told | None:
-        there = self._engine.listed.get(id)
+        there = self._engine.listed.get((id, self._user))
         if there is not None:
             return Told(there)
         try:
@@ -111,6 +112,8 @@ class Scheduler:
                 return None
             raise Unanswered(no.what) from None
         state = JobState.of(answer["jobs"][0])
+        if state.spec.user != self._user:  # who took its name is not it
+            return None
         if not state.over:
             return Told(state.state)
         seconds = (state.ended_ns - state.started_ns) / 1e9 if state.started_ns else 0.0
@@ -144,7 +147,7 @@ class Workflow:
         self.run, self.user, self.path = str(head["run"]), str(head["user"]), str(head["path"])
         self.text, self.began_ns = str(head["text"]), int(head["at_ns"])
         self.journal = journal
-        self.course = Course(workflow.read(self.text, self.path), self.run)
+        self.course = Course(workflow.read(self.text, self.path), self.run, str(head.get("secret", "")))
         for note in journal.notes:
             self.course.take(note)
         folder = str(Path(self.path).parent) if self.path.startswith("/") else "/"
@@ -195,7 +198,7 @@ class Engine:
         self.state, self._users = Path(state), users or Users()
         self.mutex = threading.RLock()
         self.wake = threading.Event()
-        self.listed: dict[str, str] = {}  # jobs that are not over, at the scheduler: their states
+        self.listed: dict[tuple[str, str], str] = {}  # jobs that are not over, by id and user: their states
         self.workflows: dict[str, Workflow] = {}
         self._events: list[bytes] = []
         self._clients: dict[str, Client] = {}
@@ -209,7 +212,12 @@ class Engine:
 
     def _load(self, path: Path) -> None:
         try:
-            one = Workflow(self, Journal(path))
+            journal = Journal(path)
+            if self._users.proof != "none" and journal.head.get("proof") != self._users.proof:
+                what = f"{path} was handed in when nobody proved who it was: it does not go on"
+                self._events.append(line("trouble", code="power.not_proven", what=what))
+                return
+            one = Workflow(self, journal)
         except (OSError, ValueError, KeyError, TypeError, SondeError) as error:
             what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
             self._events.append(line("trouble", code="power.damaged", what=what))
@@ -298,6 +306,7 @@ class Engine:
                 "other_workflow", f"'{run}' was a workflow before: {file} is damaged"
             )
         head = {"what": "workflow", "version": 1, "run": run, "user": user, "path": path, "text": text}
+        head |= {"secret": secrets.token_hex(16), "proof": self._users.proof}
         journal = Journal(file, {**head, "at_ns": time.time_ns()})
         one = self.workflows[run] = Workflow(self, journal)
         self._events.append(
@@ -330,7 +339,9 @@ class Engine:
         if going:
             try:
                 told = self.ask(jobs.SCHEDULER_GET, {"ask": "GET_QUEUE"})["jobs"]
-                self.listed = {str(one["spec"]["job"]): str(one["state"]) for one in told}
+                self.listed = {
+                    (str(one["spec"]["job"]), str(one["spec"]["user"])): str(one["state"]) for one in told
+                }
                 lacking = ""
             except (Unanswered, UsageError) as why:
                 lacking = getattr(why, "what", str(why))
@@ -394,7 +405,10 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         bus = open_ones.enter_context(run_workflow_bus.open_bus(stack, called))
         engine.join(bus, open_ones)
         open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.GET, engine.told, called))
-        open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.SET, engine.order, called))
+        threads = run_proof.threads(stack.users)
+        open_ones.enter_context(
+            run_workflow_bus.serve(bus, run_workflow_bus.SET, engine.order, called, threads)
+        )
         running = sum(not one.course.over for one in engine.workflows.values())
         yield line("ready", role=NAME, name=called, state=str(engine.state), running=running)
         notify("READY=1")

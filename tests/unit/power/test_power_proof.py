@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sonde.power import proof
-from sonde.power.jobs import SCHEDULER_SET, Spec, Target, said
+from sonde.power.course import id_of
+from sonde.power.jobs import JOB_ID, SCHEDULER_SET, Spec, Target, said
 from sonde.power.run_workflow_bus import SET as WORKFLOW_SET
 
 SPEC = Spec(
@@ -70,3 +71,12 @@ def test_a_job_that_is_handed_in_is_its_users():
     assert proof.claimed(SCHEDULER_SET, order) == "ada"
     assert proof.claimed(SCHEDULER_SET, {**order, "order": "CANCEL_JOB"}) == "bob"
     assert proof.claimed(WORKFLOW_SET, ENGINE) == "ada"
+
+
+def test_the_job_of_a_step_has_a_name_that_nobody_knows_before():
+    assert id_of("r", 3, 1) == "r.3.1"
+    names = {id_of("r", 3, 1, secret) for secret in ("a", "b")} | {id_of("r", 3, 2, "a")}
+    assert len(names) == 3
+    assert all(JOB_ID.fullmatch(name) for name in names)
+    assert JOB_ID.fullmatch(id_of("r" * 40, 10_000, 9999, "a"))
+    assert id_of("r", 3, 1, "a") == id_of("r", 3, 1, "a")

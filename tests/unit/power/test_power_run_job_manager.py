@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
+import pwd
 import shutil
 import signal
 import tempfile
@@ -23,8 +23,9 @@ from sonde.core.errors import EnvironmentFailure
 from sonde.power import run_bus
 from sonde.power.jobs import Part, Spec, Target, said
 from sonde.power.run_job_manager import JobManager, Settings, began
+from sonde.power.run_state import own_user
 
-USER = getpass.getuser()
+USER = own_user()
 SPEC = Spec("j1", ("/bin/sh", "-c", "echo $SONDE_JOB_NODE"), USER, "a job", demand_w=250.0, grace_s=1.0)
 
 
@@ -233,6 +234,19 @@ def test_jobs_are_of_those_users_that_are_named(managers):
     managers.begin("")
     other = replace(SPEC, user="root" if USER == "root" else "somebody")
     assert "not started" in managers.refused("not_allowed", order="START_JOB", spec=said(other))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_whose_rights_a_daemon_has_is_not_what_its_environment_says(
+    managers, monkeypatch: pytest.MonkeyPatch
+):
+    # As `su` leaves it: root, with a user's LOGNAME. Their jobs must not be root's.
+    for name in ("LOGNAME", "USER"):
+        monkeypatch.setenv(name, "nobody")
+    assert own_user() == pwd.getpwuid(os.geteuid()).pw_name
+    given = managers.begin("")._user("nobody")
+    assert given is not None
+    assert given.pw_uid != 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

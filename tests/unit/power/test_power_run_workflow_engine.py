@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.core.errors import UsageError
 from sonde.power import run_workflow_engine
+from sonde.power.config import Users
+from sonde.power.jobs import JobState, Spec, said
 from sonde.power.run_workflow_engine import KEEP_S, TURN_S, Engine
 
 TEXT = 'name = "w"\n[jobs.a]\ncommand = ["true"]\n'
@@ -67,7 +70,7 @@ class Taking:
 
     def __call__(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("ask") == "GET_QUEUE":
-            return {"jobs": [{"spec": {"job": job}, "state": state} for job, state in self.jobs.items()]}
+            return {"jobs": [{"spec": {"job": job, "user": "ada"}, "state": state} for job, state in self.jobs.items()]}
         if body.get("order") == "CANCEL_JOB":
             self.jobs[body["job"]] = "cancelling"
             return {}
@@ -130,7 +133,7 @@ def test_what_a_turn_leaves_is_done_in_the_next_and_others_have_theirs_between(
     engine.wake.clear()
     engine.look()
     assert 8 <= len(scheduler.jobs) <= 12
-    assert "small.1.1" in scheduler.jobs
+    assert any(job.startswith("small.1.1-") for job in scheduler.jobs)
     assert engine.wake.is_set()
     while engine.wake.is_set():
         engine.wake.clear()
@@ -145,8 +148,37 @@ def test_who_is_to_end_leaves_the_rest(tmp_path: Path, no_hurry: None):
     scheduler = Taking()
     engine.ask = scheduler  # type: ignore[method-assign]
     engine.look(lambda: len(scheduler.jobs) >= 3)
-    assert list(scheduler.jobs) == ["many.1.1", "many.2.1", "many.3.1"]
+    assert [job.partition("-")[0] for job in scheduler.jobs] == ["many.1.1", "many.2.1", "many.3.1"]
 
 
 def begun_at(engine: Engine, run: str) -> None:
     engine.order({"order": "RUN_WORKFLOW", "run": run, "text": MANY, "path": "w.toml", "user": "ada"})
+
+
+def test_a_job_of_that_name_that_is_anothers_is_not_the_steps(tmp_path: Path, no_hurry: None):
+    engine = Engine(str(tmp_path))
+    begun(engine, "small")
+    scheduler = Taking()
+    engine.ask = scheduler  # type: ignore[method-assign]
+    engine.look()
+    (name,) = scheduler.jobs
+    theirs = run_workflow_engine.Scheduler(engine, "bob", "/")
+    ours = run_workflow_engine.Scheduler(engine, "ada", "/")
+    engine.listed = {(name, "ada"): "running"}
+    assert ours.look(name) is not None
+    state = said(JobState(Spec(name, user="ada"), "ended"))
+    engine.listed, engine.ask = {}, lambda *_: {"jobs": [state]}  # type: ignore[method-assign, assignment]
+    assert ours.look(name) is not None
+    assert theirs.look(name) is None
+
+
+def test_what_was_handed_in_before_anybody_proved_who_it_was_does_not_go_on(tmp_path: Path):
+    engine = Engine(str(tmp_path / "a"))
+    begun(engine, "small")
+    (kept,) = (tmp_path / "a").glob("*.jsonl")
+    for folder, users, there in (("b", Users(), True), ("c", Users("munge"), False)):
+        (tmp_path / folder).mkdir(mode=0o700)
+        shutil.copy(kept, tmp_path / folder)
+        again = Engine(str(tmp_path / folder), users)
+        assert ("small" in again.workflows) is there
+        assert any(b"power.not_proven" in event for event in again._events) is not there
