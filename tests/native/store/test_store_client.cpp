@@ -1,9 +1,13 @@
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <thread>
 
 #include "service.hpp"
+#include "store/auth.hpp"
 #include "store/transport/tcp.hpp"
 
 using namespace sonde::store;
@@ -519,6 +523,37 @@ TEST_CASE("store: a client that is told to stop does not go on connecting to a s
   REQUIRE_FALSE(client);
   CHECK(client.error().code == "store.interrupted");
   CHECK(client.error().what.find(config.servers[0]) != std::string::npos);
+}
+
+TEST_CASE("store: a server chooses no text that a client signs: a nonce, or nothing") {
+  CHECK(auth::is_nonce(auth::nonce()));
+  const std::string digits(63, 'a');
+  for (const std::string& text : {std::string("transfer all to mallory"), std::string(), digits, digits + "A", digits + "aa"}) {
+    CHECK_FALSE(auth::is_nonce(text));
+    std::uint16_t port = 0;
+    const auto listener = tcp_listen({"127.0.0.1", 0}, port);
+    REQUIRE(listener);
+    std::thread server([&] {
+      pollfd ready{*listener, POLLIN, 0};
+      (void)::poll(&ready, 1, 10'000);
+      const int peer = ::accept(*listener, nullptr, nullptr);
+      const std::string said = wire::encode_text({{"auth", "munge"}, {"nonce", text}});
+      const Outgoing out = plain_frame(wire::Kind::challenge, std::as_bytes(std::span(said)));
+      (void)!::write(peer, out.head.data(), out.head.size());
+      char heard[4096];
+      while (::read(peer, heard, sizeof heard) > 0) {
+      }
+      ::close(peer);
+    });
+    Config config;
+    config.servers = {"127.0.0.1:" + std::to_string(port)};
+    const auto client = Client::open(config);
+    server.join();
+    ::close(*listener);
+    REQUIRE_FALSE(client);
+    CHECK(client.error().code == "store.bad_frame");
+    CHECK(client.error().what.find("nonce") != std::string::npos);
+  }
 }
 
 TEST_CASE("store: what failed at one of two servers names that one") {
