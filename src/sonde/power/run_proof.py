@@ -79,9 +79,8 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
         return
     claimed, credential = proof.claimed(service, body), str(body["credential"])
     if not credential:
-        raise NotProven(
-            "the order has no credential: here [users] proof asks for one, and who sent it was not asked"
-        )
+        asks = "the order has no credential, and this role asks for one"
+        raise NotProven(f'{asks}: say proof = "munge" under [users] of the power.toml it was sent with, too')
     try:
         uid = int(_power.munge_user(credential, _payload(users, service, body)))
     except EnvironmentFailure as error:
