@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import sonde as library
@@ -37,7 +38,12 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
         assert tree["summary"]["runs"].values.sum() > 0
         assert (tree["summary"]["rate"].values > 0).all()
         layers = tree["summary"]["layer_name"].values.tolist()
-        assert tree["summary"]["layer_self_time"].values[0, layers.index("mpiio")] > 0
+        in_mpiio = tree["summary"]["layer_self_time"].values[0, layers.index("mpiio")]
+        if tree["raw"]["run_traced"].values.any():
+            assert in_mpiio > 0
+        else:  # rates come first: on a busy machine the room's share of 30 s ends before a run with the tracer
+            assert tree.attrs["stop_reason"] == "budget"
+            assert np.isnan(in_mpiio)
     assert "I/O study of 1 benchmark" in page
     sonde_mpi("data", "validate", "here/store.nc", "here/io.nc", "here/bus.nc", "here/power.nc").expect(0)
     assert sonde_mpi.left() == []
