@@ -40,8 +40,12 @@ TURN_S = (
 )
 
 
+def _of_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class Journal:
-    """A workflow's file. head: its first line.
+    """A workflow's file, which its owner alone may read: it says by what its jobs are named. head: its first line.
 
     Raises
     ------
@@ -52,12 +56,15 @@ class Journal:
         self.path = path
         if head is not None:
             part = path.with_suffix(".part")
-            with part.open("w", encoding="utf-8") as file:
+            part.unlink(missing_ok=True)
+            with open(part, "w", encoding="utf-8", opener=_of_the_owner) as file:
                 file.write(json.dumps(head) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
             self._sync_folder()
+        else:
+            path.chmod(0o600)  # of before it held a secret
         data = path.read_bytes()
         self.length = data.rfind(b"\n") + 1  # a line that was being written counts for nothing
         lines = [json.loads(one) for one in data[: self.length].splitlines()]

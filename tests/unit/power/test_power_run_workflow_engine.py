@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -55,6 +56,21 @@ def test_what_has_been_over_for_long_is_forgotten_while_the_engine_runs(
     assert (old.exists(), fresh.exists(), going.exists()) == (False, True, True)
     with pytest.raises(Exception, match="no workflow is called 'old'"):
         engine.told({"run": "old"})
+
+
+def test_the_secret_of_a_run_is_the_owner_s_alone_wherever_the_folder_is(tmp_path: Path):
+    state = tmp_path / "made by another"
+    state.mkdir()
+    state.chmod(0o755)  # as an administrator or a unit may make it
+    before = os.umask(0o022)
+    try:
+        path = begun(Engine(str(state)), "w")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)  # as it was left before there were secrets
+    assert run_workflow_engine.Journal(path).head["run"] == "w"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 MANY = f'name = "w"\n[jobs.a]\ncommand = ["true"]\nforeach = {{ n = {list(range(200))} }}\n'
