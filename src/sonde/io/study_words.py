@@ -138,7 +138,10 @@ def sentence(summary: xr.Dataset) -> str:
         for d, name in enumerate(DIRECTIONS)
         if math.isfinite(summary["rate"].values[0, d])
     ]
-    return f"{made.benchmarks[0]}: {made.configurations[0]} {' and '.join(told) or 'told no rate'}"
+    verdict = f"{made.benchmarks[0]}: {made.configurations[0]} {' and '.join(told) or 'told no rate'}"
+    if summary["traced_runs"].values.any():
+        return verdict
+    return f"{verdict}; no run was traced: a longer --budget says where its time goes"
 
 
 def sound(summary: xr.Dataset) -> bool:

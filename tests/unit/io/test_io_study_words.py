@@ -60,6 +60,14 @@ def test_of_one_configuration_the_rates_are_told(tmp_path):
     assert functions.columns == ("function", "layer", "romio321")
 
 
+def test_that_no_time_was_left_for_the_tracer_is_told(tmp_path):
+    folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321",))).begin()
+    folder.run(0, 0)
+    found = summary_of(folder.sealed(stop_reason="budget"))
+    assert words.sentence(found).endswith("; no run was traced: a longer --budget says where its time goes")
+    assert "writes" in words.sentence(found)
+
+
 @pytest.mark.parametrize(
     ("rates", "slower", "told"),
     [
