@@ -40,10 +40,6 @@ TURN_S = (
 )
 
 
-def _of_the_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 class Journal:
     """A workflow's file, which its owner alone may read: it says by what its jobs are named. head: its first line.
 
@@ -57,7 +53,8 @@ class Journal:
         if head is not None:
             part = path.with_suffix(".part")
             part.unlink(missing_ok=True)
-            with open(part, "w", encoding="utf-8", opener=_of_the_owner) as file:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(json.dumps(head) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

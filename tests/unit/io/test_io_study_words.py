@@ -68,6 +68,15 @@ def test_that_no_time_was_left_for_the_tracer_is_told(tmp_path):
     assert "writes" in words.sentence(found)
 
 
+def test_a_run_that_failed_under_the_tracer_is_no_lack_of_time(tmp_path):
+    folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321",))).begin()
+    folder.run(0, 0)
+    folder.run(0, 0, traced=True, status=1, write=None, read=None, io_s=None)
+    found = summary_of(folder.sealed(stop_reason="budget"))
+    assert (found["traced_runs"].item(), found["failed_runs"].item()) == (0, 1)
+    assert "--budget" not in words.sentence(found)
+
+
 @pytest.mark.parametrize(
     ("rates", "slower", "told"),
     [
