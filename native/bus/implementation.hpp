@@ -55,7 +55,7 @@ struct SampleInfo {
 /// Cumulative since the endpoint was made, but for matched, alive. What an implementation does not count is -1.
 struct Status {
   std::int64_t matched = 0, matched_ever = 0;
-  std::int64_t incompatible = 0;     ///< peers of the same topic whose QoS excludes a match
+  std::int64_t incompatible = 0;     ///< how often a peer of the same topic was met whose QoS excludes a match; a DDS may meet one twice
   std::string incompatible_policy;   ///< which policy the last one was about: "reliability"
   std::int64_t lost = 0;             ///< reader: samples that were sent and never will be here
   std::int64_t rejected = 0;         ///< reader: samples without place

@@ -473,7 +473,8 @@ TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-lo
   {
     const auto writer = a.writer(plain, best);
     const auto reader = b.reader(plain);
-    REQUIRE(soon([&] { return writer->status().incompatible == 1 && reader->status().incompatible == 1; }));
+    // Once in some thousand times Fast DDS meets a peer twice, as one endpoint is made while the other is announced, and counts it twice.
+    REQUIRE(soon([&] { return writer->status().incompatible >= 1 && reader->status().incompatible >= 1; }));
     CHECK(writer->status().incompatible_policy == "reliability");
     CHECK(reader->status().incompatible_policy == "reliability");
     CHECK(writer->status().matched == 0);
