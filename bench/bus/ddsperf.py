@@ -158,6 +158,11 @@ def _streams(folder: Path, size: int) -> list[dict[str, Any]]:
     out.append(row(what, "(reported)", value, between, None, "what rounds of one program differ by"))
     cpu = {name: [each["cpu_ns"] for each in got[name]] for name in got}
     value, between = ratio(cpu["bus"], cpu["ddsperf"])
-    note = f"{statistics.median(cpu['bus']):.0f} ns a sample against {statistics.median(cpu['ddsperf']):.0f} ns"
+    note = (
+        f"{statistics.median(cpu['bus']):.0f} ns a sample against {statistics.median(cpu['ddsperf']):.0f} ns"
+    )
     note += "; of both programs, with their start and end"
-    return [*out, row(f"{size} B, CPU a sample: the bus against ddsperf", "(reported)", value, between, None, note)]
+    return [
+        *out,
+        row(f"{size} B, CPU a sample: the bus against ddsperf", "(reported)", value, between, None, note),
+    ]

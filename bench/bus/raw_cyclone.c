@@ -1,5 +1,6 @@
-/* What Cyclone DDS does without the bus above it: a ping-pong and a stream over a type that idlc made, with the same QoS and the same waiting
-   as the bus' (reliable, keep-all; a thread in a waitset, never a listener that answers). `make bench-bus` runs it beside sonde-busprobe.
+/* What Cyclone DDS does without the bus above it: a ping-pong and a stream over a type that idlc made, with the same
+   QoS and the same waiting as the bus' (reliable, keep-all; a thread in a waitset, never a listener that answers).
+   `make bench-bus` runs it beside sonde-busprobe.
 
    raw_cyclone ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS     configuration: CYCLONEDDS_URI
    One line of JSON. */
@@ -60,7 +61,8 @@ int main(int argc, char** argv) {
   const char* mode = argv[1];
   const uint32_t bytes = (uint32_t)strtoul(argv[3], NULL, 10);
   const double amount = strtod(argv[4], NULL);
-  const dds_entity_t participant = must(dds_create_participant((dds_domainid_t)strtoul(argv[2], NULL, 10), NULL, NULL), "participant");
+  const dds_entity_t participant =
+      must(dds_create_participant((dds_domainid_t)strtoul(argv[2], NULL, 10), NULL, NULL), "participant");
   dds_qos_t* q = qos();
   const int pings = !strcmp(mode, "ping"), pongs = !strcmp(mode, "pong"), floods = !strcmp(mode, "flood");
   const char* out = pings ? "ping" : pongs ? "pong" : floods ? "flood" : NULL;
@@ -79,7 +81,8 @@ int main(int argc, char** argv) {
   dds_delete_qos(q);
   wait_matched(writer, reader);
 
-  raw_Blob sample = {.n = 0, .data = {._maximum = bytes, ._length = bytes, ._buffer = calloc(1, bytes ? bytes : 1), ._release = true}};
+  raw_Blob sample = {
+      .n = 0, .data = {._maximum = bytes, ._length = bytes, ._buffer = calloc(1, bytes ? bytes : 1), ._release = true}};
   void* taken[takes_at_once] = {NULL};
   dds_sample_info_t infos[takes_at_once];
   dds_attach_t woke;
@@ -92,7 +95,8 @@ int main(int argc, char** argv) {
       sample.n = k;
       must(dds_write(writer, &sample), "write");
       for (int got = 0; !got;) {
-        if (must(dds_waitset_wait(waitset, &woke, 1, DDS_SECS(3)), "wait") == 0) must(DDS_RETCODE_TIMEOUT, "a reply was lost");
+        if (must(dds_waitset_wait(waitset, &woke, 1, DDS_SECS(3)), "wait") == 0)
+          must(DDS_RETCODE_TIMEOUT, "a reply was lost");
         const dds_return_t n = must(dds_take(reader, taken, infos, takes_at_once, takes_at_once), "take");
         for (dds_return_t i = 0; i < n; ++i) got |= infos[i].valid_data;
         if (n > 0) dds_return_loan(reader, taken, n);
@@ -100,7 +104,8 @@ int main(int argc, char** argv) {
       us[k] = (double)(now_ns() - begin) / 1e3;
     }
     qsort(us, count, sizeof *us, ascending);
-    printf("{\"bytes\": %u, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes, count, us[0], us[count / 2], us[count * 99 / 100]);
+    printf("{\"bytes\": %u, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes, count,
+           us[0], us[count / 2], us[count * 99 / 100]);
   } else if (pongs) {
     while (must(dds_waitset_wait(waitset, &woke, 1, DDS_SECS(3)), "wait") > 0) {
       const dds_return_t n = must(dds_take(reader, taken, infos, takes_at_once, takes_at_once), "take");
@@ -117,8 +122,8 @@ int main(int argc, char** argv) {
     }
     dds_wait_for_acks(writer, DDS_SECS(5));
     const double s = (double)(now_ns() - begin) / 1e9;
-    printf("{\"bytes\": %u, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, (unsigned long long)sample.n, (double)sample.n / s,
-           (double)sample.n * bytes / s / 1e6);
+    printf("{\"bytes\": %u, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+           (unsigned long long)sample.n, (double)sample.n / s, (double)sample.n * bytes / s / 1e6);
     dds_sleepfor(DDS_MSECS(300));
   } else {
     uint64_t got = 0, lost = 0, next = 0;
@@ -137,8 +142,9 @@ int main(int argc, char** argv) {
       if (n > 0) dds_return_loan(reader, taken, n);
     }
     const double s = (double)(last - first) / 1e9;
-    printf("{\"bytes\": %u, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, (unsigned long long)got, (unsigned long long)lost,
-           s > 0 ? (double)got / s : 0, s > 0 ? (double)got * bytes / s / 1e6 : 0);
+    printf("{\"bytes\": %u, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+           (unsigned long long)got, (unsigned long long)lost, s > 0 ? (double)got / s : 0,
+           s > 0 ? (double)got * bytes / s / 1e6 : 0);
   }
   free(sample.data._buffer);
   dds_delete(participant);

@@ -1,10 +1,14 @@
-// What Fast DDS does without the bus above it: a ping-pong and a stream over a type written as fastddsgen writes them, with the same QoS,
-// transport and waiting as the bus' (reliable, keep-all; a thread in a waitset, never a listener that answers). `make bench-bus` runs it
-// beside sonde-busprobe.
+// What Fast DDS does without the bus above it: a ping-pong and a stream over a type written as fastddsgen writes them,
+// with the same QoS, transport and waiting as the bus' (reliable, keep-all; a thread in a waitset, never a listener
+// that answers). `make bench-bus` runs it beside sonde-busprobe.
 //
 // raw_fastdds udp4|shared_memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS
 // One line of JSON.
 #include <fastcdr/Cdr.h>
+#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
+#include <fastdds/rtps/transport/shared_mem/SharedMemTransportDescriptor.h>
+#include <time.h>
+#include <unistd.h>
 #include <fastdds/dds/core/condition/StatusCondition.hpp>
 #include <fastdds/dds/core/condition/WaitSet.hpp>
 #include <fastdds/dds/domain/DomainParticipant.hpp>
@@ -18,10 +22,6 @@
 #include <fastdds/dds/topic/Topic.hpp>
 #include <fastdds/dds/topic/TopicDataType.hpp>
 #include <fastdds/dds/topic/TypeSupport.hpp>
-#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
-#include <fastdds/rtps/transport/shared_mem/SharedMemTransportDescriptor.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -90,8 +90,7 @@ class BlobType final : public TopicDataType {
   bool getKey(void*, rtps::InstanceHandle_t*, bool) override { return false; }
 };
 
-template <typename Qos>
-void set(Qos& qos) {
+template <typename Qos> void set(Qos& qos) {
   qos.reliability().kind = RELIABLE_RELIABILITY_QOS;
   qos.history().kind = KEEP_ALL_HISTORY_QOS;
   qos.durability().kind = VOLATILE_DURABILITY_QOS;
@@ -124,8 +123,8 @@ int main(int argc, char** argv) {
     participant_qos.transport().user_transports.push_back(shared);
   }
   const auto factory = DomainParticipantFactory::get_shared_instance();
-  DomainParticipant* const participant =
-      factory->create_participant(static_cast<DomainId_t>(std::strtoul(argv[3], nullptr, 10)), participant_qos, nullptr, StatusMask::none());
+  DomainParticipant* const participant = factory->create_participant(
+      static_cast<DomainId_t>(std::strtoul(argv[3], nullptr, 10)), participant_qos, nullptr, StatusMask::none());
   must(participant, "participant");
   TypeSupport type(new BlobType(bytes));
   must(type.register_type(participant) == Code::RETCODE_OK, "type");
@@ -139,13 +138,15 @@ int main(int argc, char** argv) {
     set(qos);
     qos.reliability().max_blocking_time = {1, 0};
     qos.reliable_writer_qos().times.heartbeatPeriod = {0, 100'000'000};
-    writer = participant->create_publisher(PUBLISHER_QOS_DEFAULT)->create_datawriter(participant->create_topic(out, "raw::Blob", TOPIC_QOS_DEFAULT), qos);
+    writer = participant->create_publisher(PUBLISHER_QOS_DEFAULT)
+                 ->create_datawriter(participant->create_topic(out, "raw::Blob", TOPIC_QOS_DEFAULT), qos);
     must(writer, "writer");
   }
   if (in) {
     DataReaderQos qos;
     set(qos);
-    reader = participant->create_subscriber(SUBSCRIBER_QOS_DEFAULT)->create_datareader(participant->create_topic(in, "raw::Blob", TOPIC_QOS_DEFAULT), qos);
+    reader = participant->create_subscriber(SUBSCRIBER_QOS_DEFAULT)
+                 ->create_datareader(participant->create_topic(in, "raw::Blob", TOPIC_QOS_DEFAULT), qos);
     must(reader, "reader");
     reader->get_statuscondition().set_enabled_statuses(StatusMask::data_available());
     waitset.attach_condition(reader->get_statuscondition());
@@ -178,7 +179,8 @@ int main(int argc, char** argv) {
       us[k] = static_cast<double>(now_ns() - begin) / 1e3;
     }
     std::sort(us.begin(), us.end());
-    std::printf("{\"bytes\": %u, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes, count, us[0], us[count / 2], us[count * 99 / 100]);
+    std::printf("{\"bytes\": %u, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes,
+                count, us[0], us[count / 2], us[count * 99 / 100]);
   } else if (mode == "pong") {
     while (waitset.wait(active, {3, 0}) == Code::RETCODE_OK)
       while (reader->take_next_sample(&taken, &info) == Code::RETCODE_OK)
@@ -196,7 +198,8 @@ int main(int argc, char** argv) {
     }
     writer->wait_for_acknowledgments({5, 0});
     const double s = static_cast<double>(now_ns() - begin) / 1e9;
-    std::printf("{\"bytes\": %u, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, static_cast<unsigned long long>(sample.n), static_cast<double>(sample.n) / s,
+    std::printf("{\"bytes\": %u, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+                static_cast<unsigned long long>(sample.n), static_cast<double>(sample.n) / s,
                 static_cast<double>(sample.n) * bytes / s / 1e6);
     usleep(300'000);
   } else {
@@ -213,8 +216,9 @@ int main(int argc, char** argv) {
       if (got > before) last = now_ns();
     }
     const double s = static_cast<double>(last - first) / 1e9;
-    std::printf("{\"bytes\": %u, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, static_cast<unsigned long long>(got),
-                static_cast<unsigned long long>(lost), s > 0 ? static_cast<double>(got) / s : 0, s > 0 ? static_cast<double>(got) * bytes / s / 1e6 : 0);
+    std::printf("{\"bytes\": %u, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+                static_cast<unsigned long long>(got), static_cast<unsigned long long>(lost),
+                s > 0 ? static_cast<double>(got) / s : 0, s > 0 ? static_cast<double>(got) * bytes / s / 1e6 : 0);
   }
   participant->delete_contained_entities();
   factory->delete_participant(participant);

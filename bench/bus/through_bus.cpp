@@ -1,9 +1,9 @@
-// The same ping-pong and stream as raw_cyclone.c and raw_fastdds.cpp, through libsonde-bus as a C++ program uses it. `make bench-bus`
-// compares them in turn.
+// The same ping-pong and stream as raw_cyclone.c and raw_fastdds.cpp, through libsonde-bus as a C++ program uses it.
+// `make bench-bus` compares them in turn.
 //
 // through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS [keyed]
-// keyed: the type, history and batching of ddsperf (a key; a ping and its answer are keep-last 1; what floods packs several samples into a
-// datagram), where BYTES are of the whole sample.
+// keyed: the type, history and batching of ddsperf (a key; a ping and its answer are keep-last 1; what floods packs
+// several samples into a datagram), where BYTES are of the whole sample.
 // One line of JSON.
 #include <algorithm>
 #include <cstdio>
@@ -34,8 +34,7 @@ struct Keyed {
   std::fprintf(stderr, "through_bus: %s\n", why.c_str());
   std::_Exit(1);
 }
-template <typename T>
-T must(sonde::Result<T> result) {
+template <typename T> T must(sonde::Result<T> result) {
   if (!result) end(result.error().code + ": " + result.error().what);
   return std::move(*result);
 }
@@ -45,15 +44,14 @@ void must(const sonde::Result<void>& result) {
 
 }  // namespace
 
-template <>
-struct sonde::bus::Described<Blob> {
+template <> struct sonde::bus::Described<Blob> {
   static constexpr auto name = "raw::Blob";
   static constexpr auto fields = std::tuple{field("n", &Blob::n), field("data", &Blob::data)};
 };
-template <>
-struct sonde::bus::Described<Keyed> {
+template <> struct sonde::bus::Described<Keyed> {
   static constexpr auto name = "raw::Keyed";
-  static constexpr auto fields = std::tuple{field("n", &Keyed::n), key("key", &Keyed::key), field("data", &Keyed::data)};
+  static constexpr auto fields =
+      std::tuple{field("n", &Keyed::n), key("key", &Keyed::key), field("data", &Keyed::data)};
 };
 
 namespace {
@@ -75,7 +73,8 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
     reader = must(Subscriber<T>::open(bus, in, qos));
     must(waiter->attach(reader->reader(), 1));
   }
-  if ((writer && !writer->writer().wait_matched(1, Deadline::in_s(10))) || (reader && !reader->reader().wait_matched(1, Deadline::in_s(10))))
+  if ((writer && !writer->writer().wait_matched(1, Deadline::in_s(10))) ||
+      (reader && !reader->reader().wait_matched(1, Deadline::in_s(10))))
     end("no match within 10 s");
   T sample;
   sample.data.resize(bytes > T::head ? bytes - T::head : 0);
@@ -95,9 +94,13 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
       us[k] = static_cast<double>(now_ns() - begin) / 1e3;
     }
     std::sort(us.begin(), us.end());
-    std::printf("{\"bytes\": %zu, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes, count, us[0], us[count / 2], us[count * 99 / 100]);
+    std::printf("{\"bytes\": %zu, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes,
+                count, us[0], us[count / 2], us[count * 99 / 100]);
   } else if (pongs) {
-    while (waited(3)) reader->take([&](const SampleInfo& info, const T& taken) { if (info.has_data) must(writer->write(taken)); });
+    while (waited(3))
+      reader->take([&](const SampleInfo& info, const T& taken) {
+        if (info.has_data) must(writer->write(taken));
+      });
   } else if (floods) {
     std::uint64_t sent = 0;
     const std::uint64_t per_look = bytes < 256 ? 10 : 1;  // samples between two looks at the clock, as ddsperf does
@@ -108,7 +111,8 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
     }
     writer->writer().wait_acknowledged(Deadline::in_s(5));
     const double s = static_cast<double>(now_ns() - begin) / 1e9;
-    std::printf("{\"bytes\": %zu, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, static_cast<unsigned long long>(sent), static_cast<double>(sent) / s,
+    std::printf("{\"bytes\": %zu, \"sent\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+                static_cast<unsigned long long>(sent), static_cast<double>(sent) / s,
                 static_cast<double>(sent) * static_cast<double>(bytes) / s / 1e6);
     (void)waited(0.3);
   } else {
@@ -125,8 +129,9 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
       if (got > before) last = now_ns();
     }
     const double s = static_cast<double>(last - first) / 1e9;
-    std::printf("{\"bytes\": %zu, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, static_cast<unsigned long long>(got),
-                static_cast<unsigned long long>(lost), s > 0 ? static_cast<double>(got) / s : 0,
+    std::printf("{\"bytes\": %zu, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes,
+                static_cast<unsigned long long>(got), static_cast<unsigned long long>(lost),
+                s > 0 ? static_cast<double>(got) / s : 0,
                 s > 0 ? static_cast<double>(got) * static_cast<double>(bytes) / s / 1e6 : 0);
   }
 }
@@ -141,7 +146,9 @@ int main(int argc, char** argv) {
     known &= std::string(argv[k]) == "keyed" || std::string(argv[k]) == "spin";
   }
   if (!known) {
-    std::fprintf(stderr, "usage: through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS [keyed] [spin]\n");
+    std::fprintf(stderr,
+                 "usage: through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES "
+                 "COUNT|SECONDS [keyed] [spin]\n");
     return 2;
   }
   Profile profile;

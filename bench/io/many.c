@@ -1,4 +1,5 @@
-/* A function that does nothing, called a million times a round through the table of imports: `many ROUNDS` prints ns a call. */
+/* A function that does nothing, called a million times a round through the table of imports: `many ROUNDS` prints ns a
+ * call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* What a place for tracers in the store costs when nobody traces: ns a call of nothing through one, less a call of nothing. */
+/* What a place for tracers in the store costs when nobody traces: ns a call of nothing through one, less a call of
+ * nothing. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>

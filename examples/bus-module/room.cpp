@@ -1,5 +1,5 @@
-// An implementation of the bus from outside: participants of one process, under one lock. What matters is its shape; it can nothing
-// that an implementation may leave out.
+// An implementation of the bus from outside: participants of one process, under one lock. What matters is its shape; it
+// can nothing that an implementation may leave out.
 //
 //   g++ -shared -fPIC room.cpp $(sonde bus conformance --flags) -o sonde-bus-room.so
 //   sonde bus conformance ./sonde-bus-room.so
@@ -29,11 +29,13 @@ struct End {
   std::string topic;
   TypePtr type;
   Qos qos;
-  std::deque<Sample> queue;      // of a reader
+  std::deque<Sample> queue;  // of a reader
   std::vector<End*> matched;
   Status status;
 
-  bool is_full() const { return qos.history == History::keep_all && queue.size() >= (qos.max_samples ? qos.max_samples : 10000); }
+  bool is_full() const {
+    return qos.history == History::keep_all && queue.size() >= (qos.max_samples ? qos.max_samples : 10000);
+  }
 };
 
 struct Room {
@@ -44,20 +46,21 @@ struct Room {
   std::uint32_t last = 0;
 };
 Room& room() {
-  static auto* one = new Room;   // lives on when static objects go: participants may outlast them
+  static auto* one = new Room;  // lives on when static objects go: participants may outlast them
   return *one;
 }
 
 /// The first 12 bytes are the participant's.
 Guid guid_of(std::uint32_t participant, std::uint32_t entity) {
   Guid guid;
-  for (std::size_t k = 0; k < 4; ++k) guid.bytes[8 + k] = std::byte(participant >> 8 * k), guid.bytes[12 + k] = std::byte(entity >> 8 * k);
+  for (std::size_t k = 0; k < 4; ++k)
+    guid.bytes[8 + k] = std::byte(participant >> 8 * k), guid.bytes[12 + k] = std::byte(entity >> 8 * k);
   return guid;
 }
 
-/// Waits for `done` until `at_ns` of now_ns(), 0: for ever. Deadlines are of the monotonic clock: whoever sets the clock moves none.
-template <typename Done>
-bool wait_for(std::unique_lock<std::mutex>& lock, std::int64_t at_ns, const Done& done) {
+/// Waits for `done` until `at_ns` of now_ns(), 0: for ever. Deadlines are of the monotonic clock: whoever sets the
+/// clock moves none.
+template <typename Done> bool wait_for(std::unique_lock<std::mutex>& lock, std::int64_t at_ns, const Done& done) {
   if (!at_ns) return room().changed.wait(lock, done), true;
   return room().changed.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(at_ns)), done);
 }
@@ -87,7 +90,7 @@ struct EndPort {
     const std::lock_guard lock(room().mutex);
     std::erase(room().ends, &end);
     for (End* other : end.matched) std::erase(other->matched, &end);
-    room().changed.notify_all();   // a writer may wait for this reader
+    room().changed.notify_all();  // a writer may wait for this reader
   }
   Status status_now() {
     const std::lock_guard lock(room().mutex);
@@ -107,7 +110,7 @@ struct RoomWriter final : EndPort, WriterPort {
   Guid guid() const override { return end.guid; }
   Result<void> write(Bytes payload, Bytes key) override { return send(payload, key, true); }
   Result<void> dispose(Bytes payload, Bytes key) override { return send(payload, key, false); }
-  bool wait_acknowledged(Deadline) override { return true; }   // readers have it when write() returns
+  bool wait_acknowledged(Deadline) override { return true; }  // readers have it when write() returns
   void assert_liveliness() override {}
   Status status() override { return status_now(); }
   std::vector<Guid> matched() override { return guids(); }
@@ -122,10 +125,14 @@ struct RoomWriter final : EndPort, WriterPort {
     std::unique_lock lock(room().mutex);
     const bool waits = end.qos.reliability == Reliability::reliable && end.qos.history == History::keep_all;
     const auto has_place = [&] {
-      return std::none_of(end.matched.begin(), end.matched.end(), [](const End* reader) { return reader->qos.reliability == Reliability::reliable && reader->is_full(); });
+      return std::none_of(end.matched.begin(), end.matched.end(), [](const End* reader) {
+        return reader->qos.reliability == Reliability::reliable && reader->is_full();
+      });
     };
-    const std::int64_t give_up_ns = end.qos.max_blocking_s < 1e9 ? now_ns() + static_cast<std::int64_t>(end.qos.max_blocking_s * 1e9) : 0;
-    if (waits && !wait_for(lock, give_up_ns, has_place)) return Error{"bus.timed_out", "a reader of " + end.topic + " has no place", "let it take, or raise max_blocking"};
+    const std::int64_t give_up_ns =
+        end.qos.max_blocking_s < 1e9 ? now_ns() + static_cast<std::int64_t>(end.qos.max_blocking_s * 1e9) : 0;
+    if (waits && !wait_for(lock, give_up_ns, has_place))
+      return Error{"bus.timed_out", "a reader of " + end.topic + " has no place", "let it take, or raise max_blocking"};
     for (End* reader : end.matched) {
       if (reader->is_full()) {
         ++reader->status.rejected, ++reader->status.lost;
@@ -133,7 +140,8 @@ struct RoomWriter final : EndPort, WriterPort {
       }
       if (reader->qos.history == History::keep_last) {
         const auto same = [&](const Sample& other) { return other.key == sample.key; };
-        if (std::count_if(reader->queue.begin(), reader->queue.end(), same) >= std::int64_t{reader->qos.depth}) reader->queue.erase(std::find_if(reader->queue.begin(), reader->queue.end(), same));
+        if (std::count_if(reader->queue.begin(), reader->queue.end(), same) >= std::int64_t{reader->qos.depth})
+          reader->queue.erase(std::find_if(reader->queue.begin(), reader->queue.end(), same));
       }
       reader->queue.push_back(sample);
     }
@@ -211,8 +219,7 @@ struct RoomParticipant final : ParticipantPort {
     const std::lock_guard lock(room().mutex);
     std::erase_if(room().participants, [&](const auto& one) { return one.second.guid == about.guid; });
   }
-  template <typename Port>
-  std::unique_ptr<Port> make(const std::string& topic, const TypePtr& type, const Qos& qos) {
+  template <typename Port> std::unique_ptr<Port> make(const std::string& topic, const TypePtr& type, const Qos& qos) {
     auto port = std::make_unique<Port>();
     {
       const std::lock_guard lock(room().mutex);
@@ -234,7 +241,9 @@ struct RoomParticipant final : ParticipantPort {
   Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     return std::unique_ptr<ReaderPort>(make<RoomReader>(topic, type, qos));
   }
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<RoomWaiter>()); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override {
+    return std::unique_ptr<WaiterPort>(std::make_unique<RoomWaiter>());
+  }
   std::vector<Participant> peers() override {
     const std::lock_guard lock(room().mutex);
     std::vector<Participant> others;
@@ -247,7 +256,15 @@ struct RoomParticipant final : ParticipantPort {
     std::vector<Endpoint> others;
     for (const End* end : room().ends)
       if (end->domain == domain && end->participant != about.guid)
-        others.push_back({end->guid, end->participant, end->writes, end->topic, end->type->name, {}, end->qos.reliability, end->qos.durability, end->qos.user_data});
+        others.push_back({end->guid,
+                          end->participant,
+                          end->writes,
+                          end->topic,
+                          end->type->name,
+                          {},
+                          end->qos.reliability,
+                          end->qos.durability,
+                          end->qos.user_data});
     return others;
   }
 };
@@ -255,8 +272,10 @@ struct RoomParticipant final : ParticipantPort {
 const ImplementationEntry entry{
     "room",
     [] { return "1"; },
-    [] { return Caps{}; },   // what is false here is refused before it comes here
-    [](const Profile& profile) -> Result<std::unique_ptr<ParticipantPort>> { return std::unique_ptr<ParticipantPort>(std::make_unique<RoomParticipant>(profile)); },
+    [] { return Caps{}; },  // what is false here is refused before it comes here
+    [](const Profile& profile) -> Result<std::unique_ptr<ParticipantPort>> {
+      return std::unique_ptr<ParticipantPort>(std::make_unique<RoomParticipant>(profile));
+    },
     [] { return std::size_t{0}; },
 };
 const Module module{module_abi, {&entry, 1}};

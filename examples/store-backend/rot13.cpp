@@ -1,4 +1,5 @@
-// A backend from outside: keys in a map, values written with their letters turned by thirteen. What matters is its shape.
+// A backend from outside: keys in a map, values written with their letters turned by thirteen. What matters is its
+// shape.
 //
 //   g++ -shared -fPIC rot13.cpp $(sonde store conformance --flags) -o rot13.so
 //   sonde store conformance ./rot13.so

@@ -5,8 +5,8 @@
 //   SONDE_STORE_MODULES=$PWD sonde store serve --memory
 //   SONDE_STORE_MODULES=$PWD sonde store put kv:notes/first text --transport unix
 //
-// The server listens at an address that nobody can guess, and tells it to the client over the Control; the kernel then says
-// whose process has connected (SO_PEERCRED), which must be the user that the Control speaks for.
+// The server listens at an address that nobody can guess, and tells it to the client over the Control; the kernel then
+// says whose process has connected (SO_PEERCRED), which must be the user that the Control speaks for.
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -30,7 +30,9 @@ using namespace sonde::store;
 constexpr std::string_view greeting = "unix 1 ", end_mark = "unix end";
 constexpr std::size_t usual_buffer = 256u << 10;
 
-Error broken(const std::string& what) { return {"store.disconnected", "unix: " + what, "see the log of the other side"}; }
+Error broken(const std::string& what) {
+  return {"store.disconnected", "unix: " + what, "see the log of the other side"};
+}
 Error broken(const std::string& what, int why) { return broken(what + ": " + std::strerror(why)); }
 
 struct Socket {
@@ -115,7 +117,9 @@ class UnixLink final : public Link {
 
   // 4. Say how to wait: for the socket, but not while a frame is here already.
   int wait_fd() const override { return fd_; }
-  short wait_events() const override { return static_cast<short>((receiving_ ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT)); }
+  short wait_events() const override {
+    return static_cast<short>((receiving_ ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
+  }
   bool arm() override { return !receiving_ || !unparsed_; }
   void wait(Deadline deadline) override {
     if (closed_ || !arm()) return;
@@ -133,7 +137,8 @@ class UnixLink final : public Link {
     std::shared_ptr<Outgoing> frame;
   };
 
-  // Frames that are here. Data goes straight to the sink: Sink::place() would save a copy of large ones, and is left out here.
+  // Frames that are here. Data goes straight to the sink: Sink::place() would save a copy of large ones, and is left
+  // out here.
   int deliver() {
     int frames = 0;
     while (receiving_ && !closed_) {
@@ -151,7 +156,8 @@ class UnixLink final : public Link {
           const std::byte* at = in_.data() + begin_;
           begin_ += need_;
           ++frames;
-          sink_.frame(*this, *header, {at + wire::header_bytes, (*header).table_bytes}, {at + head, (*header).data_bytes}, false);
+          sink_.frame(*this, *header, {at + wire::header_bytes, (*header).table_bytes},
+                      {at + head, (*header).data_bytes}, false);
           continue;
         }
       }
@@ -165,7 +171,8 @@ class UnixLink final : public Link {
   bool read_some() {
     if (begin_ == end_) begin_ = end_ = 0;
     if (in_.size() - begin_ < need_ || end_ == in_.size()) {
-      std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin_), in_.begin() + static_cast<std::ptrdiff_t>(end_), in_.begin());
+      std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin_), in_.begin() + static_cast<std::ptrdiff_t>(end_),
+                in_.begin());
       end_ -= begin_;
       begin_ = 0;
       if (in_.size() < need_) in_.resize(need_);
@@ -205,10 +212,10 @@ class UnixLink final : public Link {
   Sink& sink_;
   std::deque<Piece> out_;
   std::size_t backlog_ = 0;
-  std::vector<std::byte> in_;                     // [begin_, end_) is received and not delivered
-  std::size_t begin_ = 0, end_ = 0, need_ = 0;    // need_: bytes of the frame at begin_, as far as known
-  bool receiving_ = true, unparsed_ = false;      // unparsed_: there may be a frame in it
-  bool deaf_ = false, closed_ = false;            // deaf_: the peer takes nothing more
+  std::vector<std::byte> in_;                   // [begin_, end_) is received and not delivered
+  std::size_t begin_ = 0, end_ = 0, need_ = 0;  // need_: bytes of the frame at begin_, as far as known
+  bool receiving_ = true, unparsed_ = false;    // unparsed_: there may be a frame in it
+  bool deaf_ = false, closed_ = false;          // deaf_: the peer takes nothing more
 };
 
 // The abstract namespace: no file that somebody would have to remove.
@@ -226,14 +233,18 @@ class Unix final : public Transport {
   std::string name() const override { return "unix"; }
 
   // 2. connect() on the client, accept() on the server: they find each other over the Control.
-  Result<std::unique_ptr<Link>> connect(Control& control, const LinkOptions& options, Sink& sink, Deadline deadline) override {
+  Result<std::unique_ptr<Link>> connect(Control& control, const LinkOptions& options, Sink& sink,
+                                        Deadline deadline) override {
     if (auto ok = no_more_settings(options.more, "unix", "none"); !ok) return ok.error();
     if (!control.same_host())
-      return Error{"store.other_host", "the transport unix stays on one host, and the server is on " + control.peer_host(), "use --transport tcp"};
+      return Error{"store.other_host",
+                   "the transport unix stays on one host, and the server is on " + control.peer_host(),
+                   "use --transport tcp"};
     if (auto ok = control.send(bytes_of(std::string(greeting) + std::to_string(::geteuid()))); !ok) return ok.error();
     auto name = control.receive(deadline);
     if (!name) return name.error();
-    if (name->empty() || name->size() >= sizeof(sockaddr_un::sun_path)) return broken("the server's address makes no sense");
+    if (name->empty() || name->size() >= sizeof(sockaddr_un::sun_path))
+      return broken("the server's address makes no sense");
     Socket own(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     socklen_t bytes = 0;
     const sockaddr_un address = address_of(*name, bytes);
@@ -242,19 +253,23 @@ class Unix final : public Transport {
     return std::unique_ptr<Link>(std::make_unique<UnixLink>(own.release(), control, sink));
   }
 
-  Result<std::unique_ptr<Link>> accept(Control& control, Bytes first, const LinkOptions&, Sink& sink, Deadline deadline) override {
+  Result<std::unique_ptr<Link>> accept(Control& control, Bytes first, const LinkOptions&, Sink& sink,
+                                       Deadline deadline) override {
     if (!text_of(first).starts_with(greeting)) return broken("the client speaks another version of this transport");
     const std::string_view user = text_of(first).substr(greeting.size());
     std::array<std::byte, 16> name;
     Socket listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     socklen_t bytes = 0;
-    if (::getrandom(name.data(), name.size(), 0) != static_cast<ssize_t>(name.size())) return broken("no random numbers", errno);
+    if (::getrandom(name.data(), name.size(), 0) != static_cast<ssize_t>(name.size()))
+      return broken("no random numbers", errno);
     const sockaddr_un address = address_of(name, bytes);
-    if (listener.fd < 0 || ::bind(listener.fd, reinterpret_cast<const sockaddr*>(&address), bytes) != 0 || ::listen(listener.fd, 8) != 0)
+    if (listener.fd < 0 || ::bind(listener.fd, reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+        ::listen(listener.fd, 8) != 0)
       return broken("cannot listen", errno);
     if (auto ok = control.send(name); !ok) return ok.error();
     for (;;) {
-      if (deadline.passed()) return Error{"store.timed_out", "unix: the client did not connect in time", "see the log of the other side"};
+      if (deadline.passed())
+        return Error{"store.timed_out", "unix: the client did not connect in time", "see the log of the other side"};
       pollfd ready[2] = {{listener.fd, POLLIN, 0}, {control.fd(), POLLIN, 0}};
       ::poll(ready, 2, deadline.left_ms());
       Socket own(::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC));

@@ -19,8 +19,7 @@ namespace {
   throw nb::python_error();
 }
 
-template <typename T>
-T taken(sonde::Result<T>&& result) {
+template <typename T> T taken(sonde::Result<T>&& result) {
   if (!result) raise(result.error());
   return std::move(*result);
 }
@@ -28,8 +27,8 @@ T taken(sonde::Result<T>&& result) {
 // The sink outlives the writer, which keeps a pointer to it; hence the heap.
 class BlockWriter {
  public:
-  BlockWriter(const std::string& path, const std::string& header, std::size_t record_bytes,
-              std::size_t buffer_records, std::uint64_t cap_bytes)
+  BlockWriter(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer_records,
+              std::uint64_t cap_bytes)
       : sink_(std::make_unique<sonde::FileSink>(taken(sonde::FileSink::create(path)))),
         record_bytes_(record_bytes),
         writer_(taken(sonde::RecordWriter::open(*sink_, {header, record_bytes}, buffer_records, cap_bytes))) {}
@@ -39,8 +38,7 @@ class BlockWriter {
     if (PyObject_GetBuffer(records.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
     const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, PyBuffer_Release);
     const auto bytes = static_cast<std::size_t>(view.len);
-    if (bytes % record_bytes_ != 0)
-      throw nb::value_error("the array is not a whole number of records");
+    if (bytes % record_bytes_ != 0) throw nb::value_error("the array is not a whole number of records");
     const auto* from = static_cast<const std::byte*>(view.buf);
     std::size_t kept = 0;
     for (std::size_t at = 0; at < bytes; at += record_bytes_) {
@@ -89,9 +87,8 @@ class BlockWriter {
 void bind_blocks(nb::module_& m) {
   nb::class_<BlockWriter>(m, "BlockWriter",
                           "Writes a block file with the writer that the probes use. See native/core/block.hpp.")
-      .def(nb::init<const std::string&, const std::string&, std::size_t, std::size_t, std::uint64_t>(),
-           nb::arg("path"), nb::arg("header"), nb::arg("record_bytes"), nb::arg("buffer_records"),
-           nb::arg("cap_bytes") = 0)
+      .def(nb::init<const std::string&, const std::string&, std::size_t, std::size_t, std::uint64_t>(), nb::arg("path"),
+           nb::arg("header"), nb::arg("record_bytes"), nb::arg("buffer_records"), nb::arg("cap_bytes") = 0)
       .def("append", &BlockWriter::append, nb::arg("records"),
            "Takes records from a contiguous array (structured, or bytes); returns how many fitted, the others\n"
            "are counted as dropped.")

@@ -15,5 +15,6 @@ void bind_bus_sizes(nb::module_& m) {
         out["most_datagram"] = sonde::bus::probe::most_datagram_bytes;
         return out;
       },
-      "Sizes in B of the samples that sonde-busprobe measures: least, most, most_datagram (of bare UDP, which splits none).");
+      "Sizes in B of the samples that sonde-busprobe measures: least, most, most_datagram (of bare UDP, which splits "
+      "none).");
 }

@@ -11,7 +11,9 @@ using namespace nb::literals;
 void bind_machine(nb::module_& m) {
   m.def("clock_cost_s", &sonde::clock_cost_s, "rounds"_a = 20,
         "Cost in s of one reading of the clock that probes use: the least of `rounds` means over 1000 readings.");
-  m.def("clock_pair", [] { return sonde::both_clocks(sonde::ticks); },
-        "This moment as (ns of CLOCK_MONOTONIC, ticks), the ticks being what the tracer of calls stamps them with.");
-  m.def("tick_kind", [] { return sonde::to_string(sonde::tick_kind); }, "What counts those ticks: tsc, cntvct or clock.");
+  m.def(
+      "clock_pair", [] { return sonde::both_clocks(sonde::ticks); },
+      "This moment as (ns of CLOCK_MONOTONIC, ticks), the ticks being what the tracer of calls stamps them with.");
+  m.def(
+      "tick_kind", [] { return sonde::to_string(sonde::tick_kind); }, "What counts those ticks: tsc, cntvct or clock.");
 }

@@ -67,7 +67,8 @@ nb::dict told(const noise::TestResult& r) {
   return out;
 }
 
-noise::TestOptions options_of(std::vector<double> periods, double fold_weight, std::uint32_t permutations, std::uint64_t seed) {
+noise::TestOptions options_of(std::vector<double> periods, double fold_weight, std::uint32_t permutations,
+                              std::uint64_t seed) {
   return {std::move(periods), fold_weight, permutations, seed};
 }
 
@@ -75,12 +76,14 @@ noise::TestOptions options_of(std::vector<double> periods, double fold_weight, s
 
 void bind_noise(nb::module_& m) {
   nb::class_<Blocks>(m, "NoiseBlocks", "Blocks with and without an agent, as the judge sees them.")
-      .def(nb::init<Indices, Indices, Numbers, Numbers, Numbers, Table, Indices, Numbers, Numbers>(), "segment"_a, "on"_a,
-           "begin_s"_a, "length_s"_a, "resumed_s"_a, "levels"_a, "stall_block"_a, "stall_t_s"_a, "stall_length_s"_a)
+      .def(nb::init<Indices, Indices, Numbers, Numbers, Numbers, Table, Indices, Numbers, Numbers>(), "segment"_a,
+           "on"_a, "begin_s"_a, "length_s"_a, "resumed_s"_a, "levels"_a, "stall_block"_a, "stall_t_s"_a,
+           "stall_length_s"_a)
       .def("__len__", [](const Blocks& b) { return b.blocks.size(); })
       .def(
           "test",
-          [](const Blocks& b, std::vector<double> periods, double weight, std::uint32_t permutations, std::uint64_t seed) {
+          [](const Blocks& b, std::vector<double> periods, double weight, std::uint32_t permutations,
+             std::uint64_t seed) {
             const auto options = options_of(std::move(periods), weight, permutations, seed);
             noise::TestResult result;
             {
@@ -99,7 +102,8 @@ void bind_noise(nb::module_& m) {
               const nb::gil_scoped_release release;
               noise::Sequential sequential(spend, options_of(std::move(periods), weight, permutations, seed));
               for (const auto end : ends) {
-                const auto result = sequential.look(std::span(b.blocks).first(std::min<std::size_t>(end, b.blocks.size())));
+                const auto result =
+                    sequential.look(std::span(b.blocks).first(std::min<std::size_t>(end, b.blocks.size())));
                 seen.emplace_back(result, sequential.p());
               }
             }
@@ -115,9 +119,9 @@ void bind_noise(nb::module_& m) {
           "One look after each of `ends` blocks; p_so_far is what the run may claim.")
       .def(
           "power",
-          [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha, double period_s,
-             double burst_s, double shortest_s, std::vector<double> periods, double weight, std::uint32_t permutations,
-             std::uint64_t seed, std::uint32_t runs) {
+          [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
+             double period_s, double burst_s, double shortest_s, std::vector<double> periods, double weight,
+             std::uint32_t permutations, std::uint64_t seed, std::uint32_t runs) {
             std::vector<std::uint32_t> needed;
             double share = 0;
             {
@@ -128,23 +132,26 @@ void bind_noise(nb::module_& m) {
             return std::pair(share, needed);
           },
           "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "burst_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a,
-          "permutations"_a, "seed"_a, "runs"_a, "Share of simulated runs that find bursts put into these blocks, and blocks needed.")
+          "permutations"_a, "seed"_a, "runs"_a,
+          "Share of simulated runs that find bursts put into these blocks, and blocks needed.")
       .def(
           "detectable_burst_s",
-          [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha, double period_s,
-             double shortest_s, std::vector<double> periods, double weight, std::uint32_t permutations, std::uint64_t seed,
-             double wanted, std::uint32_t runs) {
+          [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
+             double period_s, double shortest_s, std::vector<double> periods, double weight, std::uint32_t permutations,
+             std::uint64_t seed, double wanted, std::uint32_t runs) {
             const nb::gil_scoped_release release;
             return noise::detectable_burst_s(b.blocks, {rounds, spend, alpha}, period_s, shortest_s,
                                              options_of(std::move(periods), weight, permutations, seed), wanted, runs);
           },
-          "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a, "permutations"_a,
-          "seed"_a, "wanted"_a, "runs"_a, "The shortest burst a period that is found with the wanted power, or None.");
+          "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a,
+          "permutations"_a, "seed"_a, "wanted"_a, "runs"_a,
+          "The shortest burst a period that is found with the wanted power, or None.");
   m.def(
       "noise_plan",
       [](std::vector<std::uint32_t> shares, std::vector<std::uint32_t> rounds, std::uint64_t seed) {
         std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
-        for (const auto& block : noise::plan_blocks(shares, rounds, seed)) out.emplace_back(block.segment, block.variant);
+        for (const auto& block : noise::plan_blocks(shares, rounds, seed))
+          out.emplace_back(block.segment, block.variant);
         return out;
       },
       "shares"_a, "rounds"_a, "seed"_a, "Order of blocks: (segment, variant) each.");

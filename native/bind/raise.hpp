@@ -23,8 +23,7 @@ namespace sonde {
 }
 
 /// The value, or the error raised.
-template <typename T>
-T value_or_raise(Result<T> result, const char* type = "UsageError") {
+template <typename T> T value_or_raise(Result<T> result, const char* type = "UsageError") {
   if (!result) raise(result.error(), type);
   return std::move(*result);
 }

@@ -55,8 +55,8 @@ void check_rule(const std::string& spec) {
 ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const std::string& spec, std::uint64_t cap,
                    std::uint64_t min_samples, std::uint64_t seed, std::size_t burst, double level) {
   const std::span<const double> samples(x.data(), x.shape(0));
-  const auto epochs = epoch ? std::span<const std::int32_t>(epoch->data(), epoch->shape(0))
-                            : std::span<const std::int32_t>();
+  const auto epochs =
+      epoch ? std::span<const std::int32_t>(epoch->data(), epoch->shape(0)) : std::span<const std::int32_t>();
   const sonde::RuleContext context{cap, min_samples, seed};
   auto result = [&] {
     const nb::gil_scoped_release free;

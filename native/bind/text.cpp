@@ -31,9 +31,8 @@ void bind_text(nb::module_& m) {
       },
       "text"_a, "within"_a = std::vector<std::string>{}, "See sonde.core.hostlist.expand.");
   m.def(
-      "hostlist_fold",
-      [](const std::vector<std::string>& hosts) { return value_or_raise(hostlist_fold(hosts)); }, "hosts"_a,
-      "See sonde.core.hostlist.fold.");
+      "hostlist_fold", [](const std::vector<std::string>& hosts) { return value_or_raise(hostlist_fold(hosts)); },
+      "hosts"_a, "See sonde.core.hostlist.fold.");
   m.def(
       "hostlist_check",
       [](std::string_view text) {

@@ -12,8 +12,8 @@
 
 namespace sonde::bus {
 
-/// One thread waits: silence(), looks, and sleeps in wait() if it saw nothing. Any thread rings; that takes a lock and a system call
-/// only while somebody is asleep.
+/// One thread waits: silence(), looks, and sleeps in wait() if it saw nothing. Any thread rings; that takes a lock and
+/// a system call only while somebody is asleep.
 class Bell {
  public:
   /// spin_s: as of Spin.
@@ -50,7 +50,8 @@ class Bell {
       asleep_.store(true);
       const auto rung = [this] { return rung_.load(); };
       if (deadline.at_ns) {
-        told = changed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), rung);
+        told = changed_.wait_until(
+            lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), rung);
       } else {
         changed_.wait(lock, rung);
       }

@@ -1,4 +1,5 @@
-// What stands between a program and a DDS: names, types and QoS checked, samples verified in both directions, what did not fit counted.
+// What stands between a program and a DDS: names, types and QoS checked, samples verified in both directions, what did
+// not fit counted.
 #include "bus/bus.hpp"
 
 #include <unistd.h>
@@ -24,12 +25,12 @@ constexpr std::size_t fingerprint_digits = 32;
 static_assert(most_user_data == 255 - (mark.size() + fingerprint_digits + 1));
 
 /// Calls into a module, whose exceptions end here.
-template <typename Call>
-auto guarded(const std::string& who, const Call& call) -> decltype(call()) {
+template <typename Call> auto guarded(const std::string& who, const Call& call) -> decltype(call()) {
   try {
     return call();
   } catch (...) {
-    return Error{"bus.internal", "the implementation " + who + " threw an exception: " + text_of_exception(), "tell who wrote it"};
+    return Error{"bus.internal", "the implementation " + who + " threw an exception: " + text_of_exception(),
+                 "tell who wrote it"};
   }
 }
 
@@ -38,12 +39,13 @@ Error gave_nothing(const std::string& who) {
 }
 
 Error too_large(std::size_t bytes) {
-  return {"bus.too_large", "a sample of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(limit::sample_bytes), "send it in pieces"};
+  return {"bus.too_large",
+          "a sample of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(limit::sample_bytes),
+          "send it in pieces"};
 }
 
 /// Until `done`, looking every ms at first and every 10 ms later: ports have no call that waits for a match.
-template <typename Done>
-bool poll(Deadline deadline, const Done& done) {
+template <typename Done> bool poll(Deadline deadline, const Done& done) {
   for (double pause_s = 1e-3;; pause_s = std::min(pause_s * 1.2, 1e-2)) {
     if (done()) return true;
     const std::int64_t now = now_ns();
@@ -57,10 +59,12 @@ bool poll(Deadline deadline, const Done& done) {
 /// A DDS would say no more than that a participant could not be made.
 Result<void> check_files(const Security& security) {
   const auto& s = security;
-  for (const std::string* path : {&s.identity_ca, &s.certificate, &s.private_key, &s.permissions_ca, &s.governance, &s.permissions})
+  for (const std::string* path :
+       {&s.identity_ca, &s.certificate, &s.private_key, &s.permissions_ca, &s.governance, &s.permissions})
     if (access(path->c_str(), R_OK) != 0)
       return Error{"bus.no_file", "cannot read " + *path + ", of the profile's <security>: " + std::strerror(errno),
-                   errno == EACCES ? "run it as the user that the files were made for" : "make the files by 'sonde bus keys', or correct the path"};
+                   errno == EACCES ? "run it as the user that the files were made for"
+                                   : "make the files by 'sonde bus keys', or correct the path"};
   return {};
 }
 
@@ -86,9 +90,11 @@ std::string announcement(const Type& type, std::string_view user_data) {
 
 Announcement read_announcement(std::string_view announced) {
   const std::string_view digits = announced.starts_with(mark) ? announced.substr(mark.size(), fingerprint_digits) : "";
-  const std::string_view rest = digits.size() == fingerprint_digits ? announced.substr(mark.size() + fingerprint_digits) : "";
-  const bool ours = digits.size() == fingerprint_digits && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
-      (rest.empty() || rest.front() == ' ');
+  const std::string_view rest =
+      digits.size() == fingerprint_digits ? announced.substr(mark.size() + fingerprint_digits) : "";
+  const bool ours = digits.size() == fingerprint_digits &&
+                    digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+                    (rest.empty() || rest.front() == ' ');
   if (!ours) return {"", std::string(announced)};
   return {std::string(digits), std::string(rest.substr(rest.empty() ? 0 : 1))};
 }
@@ -111,8 +117,7 @@ struct Writer::Body {
 
   explicit Body(TypePtr of) : checker(of), keys(std::move(of)) {}
 
-  template <typename Send>
-  Result<void> send(Bytes payload, const Send& send) {
+  template <typename Send> Result<void> send(Bytes payload, const Send& send) {
     if (payload.size() > limit::sample_bytes) return too_large(payload.size());
     if (!checker.verify(payload)) {
       std::string why;
@@ -166,7 +171,9 @@ const TypePtr& Writer::type() const { return body_->checker.type(); }
 namespace {
 
 /// Of a count that one thread writes and others read: no locked instruction.
-void add(std::atomic<std::uint64_t>& count, std::uint64_t n) { count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+void add(std::atomic<std::uint64_t>& count, std::uint64_t n) {
+  count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -272,18 +279,21 @@ struct Reader::Body {
   bool fits(const SampleInfo& info, Bytes payload) {
     if (const Verdict& verdict = verdict_on(info.writer); !verdict.other.empty()) {
       if (!info.has_data) return false;  // that it went, or disposed of what was not handed on
-      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + checker.type()->name +
-                           ": fingerprint " + verdict.other + ", here " + fingerprint + "; build both sides from one IDL");
+      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " +
+                           checker.type()->name + ": fingerprint " + verdict.other + ", here " + fingerprint +
+                           "; build both sides from one IDL");
       return false;
     }
     if (payload.size() > limit::sample_bytes) {
-      note(oversized, "topic " + topic + ": " + too_large(payload.size()).what + ", of the writer " + info.writer.text());
+      note(oversized,
+           "topic " + topic + ": " + too_large(payload.size()).what + ", of the writer " + info.writer.text());
       return false;
     }
     if (checker.verify(payload)) return true;
     std::string why;
     (void)checker.verify(payload, &why);
-    note(malformed, "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why + "; of the writer " + info.writer.text());
+    note(malformed, "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why + "; of the writer " +
+                        info.writer.text());
     return false;
   }
 };
@@ -307,7 +317,8 @@ std::size_t Reader::take(const Taker& taker, std::size_t most) {
     ++handed;
     taker(info, payload);
   };
-  std::vector<Held> held;  // from a writer not known yet on: whom the implementation knows is asked when it is not in the midst of take()
+  std::vector<Held> held;  // from a writer not known yet on: whom the implementation knows is asked when it is not in
+                           // the midst of take()
   while (most > 0 && !thrown) {
     const std::size_t wanted = std::min(most, chunk);
     const std::size_t taken = body.port->take(wanted, [&](const SampleInfo& info, Bytes payload) {
@@ -352,7 +363,8 @@ const TypePtr& Reader::type() const { return body_->checker.type(); }
 
 // ---- Waiter
 
-Waiter::Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port) : bus_(std::move(bus)), listening_(std::make_shared<Listening>()) {
+Waiter::Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port)
+    : bus_(std::move(bus)), listening_(std::make_shared<Listening>()) {
   listening_->port = std::move(port);
 }
 Waiter::~Waiter() {
@@ -362,7 +374,8 @@ Waiter::~Waiter() {
 
 Result<void> Waiter::attach(Reader& reader, std::uint64_t tag) {
   if (reader.body_->bus != bus_)
-    return Error{"bus.other_bus", "the reader of " + reader.topic() + " is of another bus than the waiter", "make both from the same Bus"};
+    return Error{"bus.other_bus", "the reader of " + reader.topic() + " is of another bus than the waiter",
+                 "make both from the same Bus"};
   auto attached = guarded(bus_->implementation(), [&] { return listening_->port->attach(*reader.body_->port, tag); });
   if (!attached) return attached;
   const std::lock_guard lock(reader.body_->mutex);
@@ -393,7 +406,8 @@ Result<std::shared_ptr<Bus>> Bus::open(const Profile& profile, std::string_view 
   const auto entry = find_implementation(name);
   if (!entry) {
     Error error = entry.error();
-    if (implementation.empty() && profile.implementation.empty() && chosen && name == chosen) error.what = "SONDE_BUS: " + error.what;
+    if (implementation.empty() && profile.implementation.empty() && chosen && name == chosen)
+      error.what = "SONDE_BUS: " + error.what;
     return error;
   }
   if (auto ok = check(profile); !ok) return ok.error();
@@ -427,15 +441,19 @@ namespace {
 Error unknown_topic(const std::string& topic, const Profile& profile) {
   std::vector<std::string> names;
   for (const auto& [name, its] : profile.topics) names.push_back(name);
-  return {"bus.unknown_topic", "the profile " + profile.name + " has no topic " + shown(topic, 255) + nearest(topic, names),
-          names.empty() ? "it has none: declare it by <topic name=\"…\" type=\"…\"/>, or give its type" : "it has: " + joined(names)};
+  return {"bus.unknown_topic",
+          "the profile " + profile.name + " has no topic " + shown(topic, 255) + nearest(topic, names),
+          names.empty() ? "it has none: declare it by <topic name=\"…\" type=\"…\"/>, or give its type"
+                        : "it has: " + joined(names)};
 }
 
 /// Type, name and QoS of an endpoint; gives the QoS as it is announced.
-Result<Qos> announced_qos(const std::string& topic, const TypePtr& type, const Qos& qos, const std::string& implementation, const Caps& caps) {
+Result<Qos> announced_qos(const std::string& topic, const TypePtr& type, const Qos& qos,
+                          const std::string& implementation, const Caps& caps) {
   if (auto ok = check_topic_name(topic); !ok) return ok.error();
   if (!type)
-    return Error{"bus.bad_type", "topic " + topic + ": no type was given", "give a structure: structure(), parse_idl() or typed.hpp make one"};
+    return Error{"bus.bad_type", "topic " + topic + ": no type was given",
+                 "give a structure: structure(), parse_idl() or typed.hpp make one"};
   for (const auto& ok : {check(*type), check(qos), check(qos, implementation, caps)})
     if (!ok) return Error{ok.error().code, "topic " + topic + ": " + ok.error().what, ok.error().hint};
   Qos announced = qos;

@@ -1,13 +1,13 @@
 #pragma once
-/// A data-distribution bus: participants publish typed samples under topics, whoever subscribed gets them; no broker, and more than one DDS
-/// behind one interface. SONDE_BUS=cyclonedds|fastdds|null chooses at run time.
+/// A data-distribution bus: participants publish typed samples under topics, whoever subscribed gets them; no broker,
+/// and more than one DDS behind one interface. SONDE_BUS=cyclonedds|fastdds|null chooses at run time.
 ///
 ///   auto bus = Bus::open(*load_profile("bus.xml"));
 ///   auto writer = (*bus)->writer("Monitor_report_node_telemetry");
 ///   (*writer)->write(payload);                               // or Publisher<T>, typed.hpp
 ///
-/// Requests and replies: request.hpp. An example of 30 lines: docs/howto/bus-cpp.md. Objects keep the bus that made them alive. Any-thread;
-/// one Reader is taken from by one thread at a time, one Waiter waits in one thread.
+/// Requests and replies: request.hpp. An example of 30 lines: docs/howto/bus-cpp.md. Objects keep the bus that made
+/// them alive. Any-thread; one Reader is taken from by one thread at a time, one Waiter waits in one thread.
 
 #include <atomic>
 #include <functional>
@@ -25,16 +25,17 @@ class Bus;
 
 /// What came of the samples of one endpoint, beside the implementation's Status.
 struct Counts {
-  std::uint64_t samples = 0, bytes = 0;   ///< written, or handed to the taker
-  std::uint64_t malformed = 0;            ///< reader: were not what their type says; not handed on
-  std::uint64_t other_type = 0;           ///< reader: of writers that mean another structure by the type's name; not handed on
-  std::uint64_t too_large = 0;            ///< reader: above limit::sample_bytes
-  std::string last_error;                 ///< about the last of those
+  std::uint64_t samples = 0, bytes = 0;  ///< written, or handed to the taker
+  std::uint64_t malformed = 0;           ///< reader: were not what their type says; not handed on
+  std::uint64_t other_type = 0;  ///< reader: of writers that mean another structure by the type's name; not handed on
+  std::uint64_t too_large = 0;   ///< reader: above limit::sample_bytes
+  std::string last_error;        ///< about the last of those
 };
 
-/// What is announced as an endpoint's user data: Sonde's own part, "sonde1 fp=" and the type's fingerprint, a blank, and what the user gave.
+/// What is announced as an endpoint's user data: Sonde's own part, "sonde1 fp=" and the type's fingerprint, a blank,
+/// and what the user gave.
 struct Announcement {
-  std::string fingerprint;                ///< empty: of a foreign endpoint, all of it is `user_data`
+  std::string fingerprint;  ///< empty: of a foreign endpoint, all of it is `user_data`
   std::string user_data;
 };
 std::string announcement(const Type& type, std::string_view user_data);
@@ -44,8 +45,9 @@ inline constexpr std::size_t most_user_data = 255 - 43;
 class Writer {
  public:
   ~Writer();
-  /// A payload (cdr.hpp). Errors: bus.malformed (it is not one of the type), bus.timed_out (no place within max_blocking_s),
-  /// bus.full (no place for one more instance, of an implementation that has a limit), bus.too_large, bus.closed.
+  /// A payload (cdr.hpp). Errors: bus.malformed (it is not one of the type), bus.timed_out (no place within
+  /// max_blocking_s), bus.full (no place for one more instance, of an implementation that has a limit), bus.too_large,
+  /// bus.closed.
   Result<void> write(Bytes payload);
   Result<void> dispose(Bytes payload);
   void flush();
@@ -71,8 +73,8 @@ class Reader {
  public:
   ~Reader();
   using Taker = ReaderPort::Taker;
-  /// What is there now, oldest first, at most `most`; never waits. Payloads have passed verify() and are valid during the call.
-  /// Returns how many were handed on. What the taker throws comes out; samples taken with that one are gone.
+  /// What is there now, oldest first, at most `most`; never waits. Payloads have passed verify() and are valid during
+  /// the call. Returns how many were handed on. What the taker throws comes out; samples taken with that one are gone.
   std::size_t take(const Taker& taker, std::size_t most = SIZE_MAX);
   bool wait_matched(std::size_t n, Deadline deadline);
   /// As ReaderPort's: `tell` rings when a writer is matched or goes; false: the implementation cannot tell.
@@ -92,7 +94,8 @@ class Reader {
   std::unique_ptr<Body> body_;
 };
 
-/// Waits for samples of several readers. Never answer from a DDS's own threads: reliable writers can wait for readers that wait for them.
+/// Waits for samples of several readers. Never answer from a DDS's own threads: reliable writers can wait for readers
+/// that wait for them.
 class Waiter {
  public:
   ~Waiter();
@@ -113,9 +116,10 @@ class Waiter {
 
 class Bus : public std::enable_shared_from_this<Bus> {
  public:
-  /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) has to be able to do all that the profile asks.
-  /// Errors: bus.unknown_implementation, bus.bad_profile, bus.unsupported, bus.unknown_interface, bus.unprotected (other interfaces than
-  /// loopback without security), bus.open.
+  /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) has to be able to do all that the profile
+  /// asks.
+  /// Errors: bus.unknown_implementation, bus.bad_profile, bus.unsupported, bus.unknown_interface, bus.unprotected
+  /// (other interfaces than loopback without security), bus.open.
   static Result<std::shared_ptr<Bus>> open(const Profile& profile, std::string_view implementation = {});
   ~Bus();
 

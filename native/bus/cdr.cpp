@@ -6,17 +6,26 @@
 
 namespace sonde::bus {
 
-static_assert(std::endian::native == std::endian::little, "numbers are written as they are; a big-endian port must announce 00 00 instead");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are written as they are; a big-endian port must announce 00 00 instead");
 
 namespace {
 
 /// Bytes of a kind whose values need no check; 0: of others.
 std::size_t plain_bytes(Kind kind) {
   switch (kind) {
-    case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: return 1;
-    case Kind::int16: case Kind::uint16: return 2;
-    case Kind::int32: case Kind::uint32: case Kind::float32: return 4;
-    case Kind::int64: case Kind::uint64: case Kind::float64: return 8;
+    case Kind::octet:
+    case Kind::char8:
+    case Kind::int8:
+    case Kind::uint8: return 1;
+    case Kind::int16:
+    case Kind::uint16: return 2;
+    case Kind::int32:
+    case Kind::uint32:
+    case Kind::float32: return 4;
+    case Kind::int64:
+    case Kind::uint64:
+    case Kind::float64: return 8;
     default: return 0;
   }
 }
@@ -25,7 +34,8 @@ std::size_t plain_bytes(Kind kind) {
 std::uint64_t least_bytes(const Type& type) {
   switch (type.kind) {
     case Kind::boolean: return 1;
-    case Kind::enumeration: case Kind::sequence: return 4;
+    case Kind::enumeration:
+    case Kind::sequence: return 4;
     case Kind::string: return 5;
     case Kind::array: return type.bound * least_bytes(*type.element);
     case Kind::structure: {
@@ -62,8 +72,11 @@ class Explaining {
       case Kind::sequence: {
         const auto n = in_.get<std::uint32_t>();
         if (!in_.ok()) return cut("the length of a sequence");
-        if (type.bound && n > type.bound) return wrong("has " + number(n) + " elements; " + number(type.bound) + " are allowed");
-        if (n > in_.left() / least_bytes(*type.element)) return wrong("says that it has " + number(n) + " elements, for which the " + number(in_.left()) + " bytes left are too few");
+        if (type.bound && n > type.bound)
+          return wrong("has " + number(n) + " elements; " + number(type.bound) + " are allowed");
+        if (n > in_.left() / least_bytes(*type.element))
+          return wrong("says that it has " + number(n) + " elements, for which the " + number(in_.left()) +
+                       " bytes left are too few");
         return elements(*type.element, n);
       }
       case Kind::array: return elements(*type.element, type.bound);
@@ -85,11 +98,13 @@ class Explaining {
     if (!in_.ok()) return cut("the length of a string");
     if (n == 0) return wrong("is a string of length 0; the NUL at its end counts, so 1 is the least");
     if (bound && n - 1 > bound) return wrong("has " + number(n - 1) + " characters; " + number(bound) + " are allowed");
-    if (n > in_.left()) return wrong("says that it has " + number(n) + " bytes, where " + number(in_.left()) + " are left");
+    if (n > in_.left())
+      return wrong("says that it has " + number(n) + " bytes, where " + number(in_.left()) + " are left");
     const Bytes text = in_.get_bytes(n);
     const auto* nul = static_cast<const std::byte*>(std::memchr(text.data(), 0, n));
     if (!nul) return wrong("is a string without NUL at its end");
-    return nul == text.data() + n - 1 || wrong("is a string with a NUL in it, at " + number(static_cast<std::uint64_t>(nul - text.data())));
+    return nul == text.data() + n - 1 ||
+           wrong("is a string with a NUL in it, at " + number(static_cast<std::uint64_t>(nul - text.data())));
   }
 
   bool elements(const Type& element, std::uint32_t n) {
@@ -106,7 +121,9 @@ class Explaining {
     if (why_) *why_ = std::move(what);
     return false;
   }
-  bool cut(const std::string& what) { return wrong("is cut off: there are " + number(in_.left()) + " bytes left for " + what); }
+  bool cut(const std::string& what) {
+    return wrong("is cut off: there are " + number(in_.left()) + " bytes left for " + what);
+  }
   bool within(const std::string& step) {
     if (why_) path_.insert(0, step);
     return false;
@@ -120,8 +137,7 @@ class Explaining {
 /// As CdrWriter, but big endian and without encapsulation.
 class KeyWriter {
  public:
-  template <CdrNumber T>
-  void put(T value) {
+  template <CdrNumber T> void put(T value) {
     bytes_.resize((bytes_.size() + sizeof value - 1) & ~(sizeof value - 1));
     auto raw = std::bit_cast<std::array<std::byte, sizeof value>>(value);
     std::reverse(raw.begin(), raw.end());
@@ -138,8 +154,7 @@ class KeyWriter {
 };
 
 /// Takes a value from one representation to another; without writer it is passed over.
-template <typename Writer>
-void copy(const Type& type, CdrReader& in, Writer* out) {
+template <typename Writer> void copy(const Type& type, CdrReader& in, Writer* out) {
   const auto move = [&](auto example) {
     const auto value = in.get<decltype(example)>();
     if (out) out->put(value);
@@ -151,8 +166,10 @@ void copy(const Type& type, CdrReader& in, Writer* out) {
       return;
     }
     case Kind::enumeration: return move(std::int32_t{});
-    case Kind::sequence: case Kind::array: {
-      const std::uint32_t n = type.kind == Kind::array ? type.bound : in.get_length(type.bound, least_bytes(*type.element));
+    case Kind::sequence:
+    case Kind::array: {
+      const std::uint32_t n =
+          type.kind == Kind::array ? type.bound : in.get_length(type.bound, least_bytes(*type.element));
       if (const std::size_t each = plain_bytes(type.element->kind); each && !out) {
         in.get_elements(n, each);
         return;
@@ -215,7 +232,8 @@ std::vector<std::byte> payload_from(const Type& type, CdrReader& key) {
   return payload;
 }
 
-/// Where a key ends at most. Every step moves a later beginning to a later end, so the longest of each makes the longest of all.
+/// Where a key ends at most. Every step moves a later beginning to a later end, so the longest of each makes the
+/// longest of all.
 std::uint64_t key_end(const Type& type, std::uint64_t at) {
   const auto aligned = [&](std::uint64_t to) { return (at + to - 1) & ~(to - 1); };
   switch (type.kind) {
@@ -223,7 +241,8 @@ std::uint64_t key_end(const Type& type, std::uint64_t at) {
     case Kind::enumeration: return aligned(4) + 4;
     case Kind::boolean: return at + 1;
     case Kind::array:
-      if (const std::size_t each = plain_bytes(type.element->kind)) return aligned(each) + std::uint64_t{type.bound} * each;
+      if (const std::size_t each = plain_bytes(type.element->kind))
+        return aligned(each) + std::uint64_t{type.bound} * each;
       for (std::uint32_t k = 0; k < type.bound && at != SIZE_MAX; ++k) at = key_end(*type.element, at);
       return at;
     case Kind::structure: {
@@ -257,7 +276,9 @@ void CdrWriter::put_elements(Bytes elements, std::size_t each) {
   put_bytes(elements);
 }
 
-void CdrWriter::align(std::size_t to) { bytes_.resize(((bytes_.size() - encapsulation_bytes + to - 1) & ~(to - 1)) + encapsulation_bytes); }
+void CdrWriter::align(std::size_t to) {
+  bytes_.resize(((bytes_.size() - encapsulation_bytes + to - 1) & ~(to - 1)) + encapsulation_bytes);
+}
 
 CdrReader::CdrReader(Bytes payload) {
   ok_ = payload.size() >= encapsulation_bytes && payload[0] == std::byte{0} && payload[1] <= std::byte{1};
@@ -320,11 +341,14 @@ bool verify(const Type& type, Bytes payload, std::string* why) {
   if (!in.ok()) {
     if (!why) return false;
     if (payload.size() < encapsulation_bytes) {
-      *why = "a sample of " + type.name + " has " + number(payload.size()) + " bytes; its encapsulation alone takes " + number(encapsulation_bytes);
+      *why = "a sample of " + type.name + " has " + number(payload.size()) + " bytes; its encapsulation alone takes " +
+             number(encapsulation_bytes);
     } else {
       char found[6];
-      std::snprintf(found, sizeof found, "%02x %02x", static_cast<unsigned>(payload[0]), static_cast<unsigned>(payload[1]));
-      *why = "a sample of " + type.name + " is encapsulated as " + found + "; plain CDR of XCDR version 1 (00 00 and 00 01) is allowed";
+      std::snprintf(found, sizeof found, "%02x %02x", static_cast<unsigned>(payload[0]),
+                    static_cast<unsigned>(payload[1]));
+      *why = "a sample of " + type.name + " is encapsulated as " + found +
+             "; plain CDR of XCDR version 1 (00 00 and 00 01) is allowed";
     }
     return false;
   }
@@ -334,7 +358,9 @@ bool verify(const Type& type, Bytes payload, std::string* why) {
     return false;
   }
   if (in.left() <= most_padding) return true;
-  if (why) *why = type.name + " ends at byte " + number(in.position()) + " of its sample, which goes on for " + number(in.left()) + "; " + number(most_padding) + " of padding are allowed";
+  if (why)
+    *why = type.name + " ends at byte " + number(in.position()) + " of its sample, which goes on for " +
+           number(in.left()) + "; " + number(most_padding) + " of padding are allowed";
   return false;
 }
 
@@ -364,8 +390,7 @@ struct Checker::State {
   std::uint64_t size, at;
 
   std::uint64_t left() const { return size - at; }
-  template <bool swap>
-  bool number(std::uint32_t& out) {
+  template <bool swap> bool number(std::uint32_t& out) {
     const std::uint64_t from = (at + 3) & ~std::uint64_t{3};
     if (from + 4 > size) return false;
     std::memcpy(&out, body + from, 4);
@@ -438,7 +463,8 @@ void Checker::compile(const Type& type, Program& into) {
       step.bound = type.bound;
       into.push_back(step);
       return;
-    case Kind::sequence: case Kind::array: {
+    case Kind::sequence:
+    case Kind::array: {
       const bool array = type.kind == Kind::array;
       Program element;
       compile(*type.element, element);
@@ -480,8 +506,7 @@ void Checker::compile(const Type& type, Program& into) {
   }
 }
 
-template <bool swap>
-bool Checker::go(const Step* step, const Step* end, State& state) const {
+template <bool swap> bool Checker::go(const Step* step, const Step* end, State& state) const {
   for (; step != end; ++step) {
     switch (step->op) {
       case Op::run:
@@ -497,7 +522,9 @@ bool Checker::go(const Step* step, const Step* end, State& state) const {
         if (!state.number<swap>(n)) return false;
         const Enumeration& values = enumerations_[step->number];
         if (n - static_cast<std::uint32_t>(values.least) > values.others) return false;
-        if (!values.sorted.empty() && !std::binary_search(values.sorted.begin(), values.sorted.end(), static_cast<std::int32_t>(n))) return false;
+        if (!values.sorted.empty() &&
+            !std::binary_search(values.sorted.begin(), values.sorted.end(), static_cast<std::int32_t>(n)))
+          return false;
         break;
       }
       case Op::string: {
@@ -515,7 +542,8 @@ bool Checker::go(const Step* step, const Step* end, State& state) const {
         if (state.at > state.size) return false;
         break;
       }
-      case Op::sequence: case Op::array: {
+      case Op::sequence:
+      case Op::array: {
         std::uint32_t n = step->number;
         if (step->op == Op::sequence && (!state.number<swap>(n) || (step->bound && n > step->bound))) return false;
         if (n > state.left() / step->least) return false;
@@ -533,7 +561,8 @@ bool Checker::verify(Bytes payload) const {
   if (payload.size() < encapsulation_bytes || payload[0] != std::byte{0} || payload[1] > std::byte{1}) return false;
   State state{payload.data() + encapsulation_bytes, payload.size() - encapsulation_bytes, 0};
   const Step *begin = program_.data(), *end = begin + program_.size();
-  return (payload[1] == std::byte{1} ? go<false>(begin, end, state) : go<true>(begin, end, state)) && state.left() <= most_padding;
+  return (payload[1] == std::byte{1} ? go<false>(begin, end, state) : go<true>(begin, end, state)) &&
+         state.left() <= most_padding;
 }
 
 void serialised_key(const Type& type, Bytes payload, std::vector<std::byte>& into) {
@@ -541,7 +570,8 @@ void serialised_key(const Type& type, Bytes payload, std::vector<std::byte>& int
   out.bytes_ = std::move(into);
   out.bytes_.clear();
   CdrReader in(payload);
-  const auto last = std::find_if(type.fields.rbegin(), type.fields.rend(), [](const Field& field) { return field.key; }).base();
+  const auto last =
+      std::find_if(type.fields.rbegin(), type.fields.rend(), [](const Field& field) { return field.key; }).base();
   for (auto field = type.fields.begin(); field != last; ++field) {
     if (field->key) copy_key(*field->type, in, out);
     else copy<KeyWriter>(*field->type, in, nullptr);
@@ -558,7 +588,8 @@ std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
 
 KeyMaker::KeyMaker(TypePtr type) : type_(std::move(type)), keyed_(has_key(*type_)) {
   std::size_t from = encapsulation_bytes, to = 0;
-  const auto last = std::find_if(type_->fields.rbegin(), type_->fields.rend(), [](const Field& field) { return field.key; }).base();
+  const auto last =
+      std::find_if(type_->fields.rbegin(), type_->fields.rend(), [](const Field& field) { return field.key; }).base();
   for (auto field = type_->fields.begin(); field != last; ++field)
     if (!place(*field->type, field->key, from, to)) {
       parts_.clear();
@@ -578,14 +609,17 @@ bool KeyMaker::place(const Type& type, bool key, std::size_t& from, std::size_t&
       if (parts_.size() + n > most_parts) return false;
       to = up(to, each);
       for (std::size_t k = 0; k < n; ++k)
-        parts_.push_back({static_cast<std::uint32_t>(from + k * each), static_cast<std::uint32_t>(to + k * each), static_cast<std::uint32_t>(each)});
+        parts_.push_back({static_cast<std::uint32_t>(from + k * each), static_cast<std::uint32_t>(to + k * each),
+                          static_cast<std::uint32_t>(each)});
       to += n * each;
     }
     from += n * each;
     return from < most_bytes;
   };
   switch (type.kind) {
-    case Kind::boolean: case Kind::string: case Kind::sequence: return false;
+    case Kind::boolean:
+    case Kind::string:
+    case Kind::sequence: return false;
     case Kind::enumeration: return plain(4, 1);
     case Kind::array: {
       if (const std::size_t each = plain_bytes(type.element->kind)) return plain(each, type.bound);
@@ -603,7 +637,8 @@ bool KeyMaker::place(const Type& type, bool key, std::size_t& from, std::size_t&
 }
 
 void KeyMaker::make(Bytes payload, std::vector<std::byte>& into) const {
-  if (parts_.empty() || payload.size() < needs_ || payload[0] != std::byte{0} || payload[1] > std::byte{1}) return serialised_key(*type_, payload, into);
+  if (parts_.empty() || payload.size() < needs_ || payload[0] != std::byte{0} || payload[1] > std::byte{1})
+    return serialised_key(*type_, payload, into);
   const bool little = payload[1] == std::byte{1};
   into.assign(bytes_, std::byte{0});
   for (const Part& part : parts_) {
@@ -619,7 +654,8 @@ std::vector<std::byte> payload_of_key(const Type& type, Bytes serialised_key) {
   CdrReader key = CdrReader::of_key(serialised_key);
   std::vector<std::byte> payload = payload_from(type, key);
   const Bytes rest = serialised_key.subspan(serialised_key.size() - key.left());
-  const bool filled = serialised_key.size() == 16 && std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; });
+  const bool filled = serialised_key.size() == 16 &&
+                      std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; });
   if (!rest.empty() && !filled) payload.clear();
   return payload;
 }

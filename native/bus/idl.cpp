@@ -31,11 +31,12 @@ struct Place {
 enum class Sort : std::uint8_t { end, name, integer, real, text, character, punctuation, keylist };
 struct Token {
   Sort sort = Sort::end;
-  std::string text;              ///< of names without the '_' that escapes; of texts without quotes and escapes
+  std::string text;  ///< of names without the '_' that escapes; of texts without quotes and escapes
   Place place;
-  bool escaped = false;          ///< a name that may be a keyword
+  bool escaped = false;  ///< a name that may be a keyword
   std::uint64_t number = 0;
-  bool glued = false;            ///< punctuation that follows the same sign at once: '>' '>' is a shift then, and two ends of sequences
+  bool glued =
+      false;  ///< punctuation that follows the same sign at once: '>' '>' is a shift then, and two ends of sequences
 };
 
 std::string shown(const Token& token) {
@@ -55,11 +56,14 @@ class Text {
  public:
   /// `file`: what errors call it. Without `folder` nothing can be included.
   void read(std::string_view text, std::string_view file, const std::optional<std::filesystem::path>& folder) {
-    if (files_.size() >= limit::idl_files) wrong({static_cast<int>(files_.size()) - 1, 1}, "more than " + std::to_string(limit::idl_files) + " files are included", "");
+    if (files_.size() >= limit::idl_files)
+      wrong({static_cast<int>(files_.size()) - 1, 1},
+            "more than " + std::to_string(limit::idl_files) + " files are included", "");
     files_.emplace_back(file);
     const int number = static_cast<int>(files_.size()) - 1;
     bytes_ += text.size();
-    if (bytes_ > limit::idl_bytes) wrong({number, 1}, "there are more than " + std::to_string(limit::idl_bytes >> 20) + " MiB of IDL", "");
+    if (bytes_ > limit::idl_bytes)
+      wrong({number, 1}, "there are more than " + std::to_string(limit::idl_bytes >> 20) + " MiB of IDL", "");
     Scan scan{text, 0, {number, 1}, folder};
     std::vector<Condition> conditions;
     for (;;) {
@@ -80,7 +84,8 @@ class Text {
   void load(const std::filesystem::path& path, const std::string& shown_as, const std::optional<Place>& from) {
     std::error_code failed;
     const auto real = std::filesystem::canonical(path, failed);
-    if (!failed && std::filesystem::is_directory(real, failed)) failed = std::make_error_code(std::errc::is_a_directory);
+    if (!failed && std::filesystem::is_directory(real, failed))
+      failed = std::make_error_code(std::errc::is_a_directory);
     std::ifstream in;
     if (!failed) {
       if (!loaded_.insert(real).second) return;
@@ -88,7 +93,9 @@ class Text {
     }
     if (failed || !in) {
       const std::string what = "the IDL file " + shown_as + " cannot be read" + (failed ? ": " + failed.message() : "");
-      throw Wrong{{"bus.no_file", (from ? at(*from) : "") + what, from ? "files are looked for beside the file that includes them: " + path.string() : "give the path of an IDL file"}};
+      throw Wrong{{"bus.no_file", (from ? at(*from) : "") + what,
+                   from ? "files are looked for beside the file that includes them: " + path.string()
+                        : "give the path of an IDL file"}};
     }
     std::string text(limit::idl_bytes + 1, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -97,7 +104,9 @@ class Text {
     read(text, shown_as, real.parent_path());
   }
 
-  [[noreturn]] void wrong(Place place, std::string what, std::string hint) const { throw Wrong{{"bus.bad_idl", at(place) + what, std::move(hint)}}; }
+  [[noreturn]] void wrong(Place place, std::string what, std::string hint) const {
+    throw Wrong{{"bus.bad_idl", at(place) + what, std::move(hint)}};
+  }
   std::string at(Place place) const {
     const std::string& file = files_[static_cast<std::size_t>(place.file)];
     return (file.empty() ? "line " : file + ":") + std::to_string(place.line) + ": ";
@@ -141,7 +150,8 @@ class Text {
         const Place begin = scan.place;
         const std::size_t end = scan.text.find("*/", scan.at + 2);
         if (end == std::string_view::npos) wrong(begin, "a comment that begins here does not end", "end it by */");
-        scan.place.line += static_cast<int>(std::count(scan.text.begin() + static_cast<std::ptrdiff_t>(scan.at), scan.text.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+        scan.place.line += static_cast<int>(std::count(scan.text.begin() + static_cast<std::ptrdiff_t>(scan.at),
+                                                       scan.text.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
         scan.at = end + 2;
       } else if (scan.at == 0 && scan.text.starts_with("\xef\xbb\xbf")) {
         scan.at = 3;
@@ -164,14 +174,21 @@ class Text {
     std::istringstream in{std::string(rest)};
     for (std::string word; in >> word;) words.push_back(word);
     const std::string what = words.empty() ? "" : words[0];
-    static constexpr const char* allowed = "allowed are #include \"file\", #ifndef, #ifdef, #define NAME, #else, #endif, #pragma once, #pragma keylist";
+    static constexpr const char* allowed =
+        "allowed are #include \"file\", #ifndef, #ifdef, #define NAME, #else, #endif, #pragma once, #pragma keylist";
     const auto need = [&](std::size_t n) {
-      if (words.size() != n) wrong(place, "#" + what + " has " + std::to_string(words.size() - 1) + " words behind it, not " + std::to_string(n - 1), allowed);
+      if (words.size() != n)
+        wrong(
+            place,
+            "#" + what + " has " + std::to_string(words.size() - 1) + " words behind it, not " + std::to_string(n - 1),
+            allowed);
     };
-    const bool skipping = std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return !c.taken; });
+    const bool skipping =
+        std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return !c.taken; });
     if (what == "ifndef" || what == "ifdef") {
       need(2);
-      if (conditions.size() >= limit::depth) wrong(place, "#" + what + " within " + std::to_string(limit::depth) + " others", "");
+      if (conditions.size() >= limit::depth)
+        wrong(place, "#" + what + " within " + std::to_string(limit::depth) + " others", "");
       conditions.push_back({defined_.contains(words[1]) == (what == "ifdef"), place});
     } else if (what == "else" || what == "endif") {
       if (conditions.empty()) wrong(place, "#" + what + " without #ifndef or #ifdef", "");
@@ -180,14 +197,18 @@ class Text {
     } else if (skipping) {
       return;
     } else if (what == "define") {
-      if (words.size() > 2) wrong(place, "#define with a value: macros are not carried", "write const long NAME = value;");
+      if (words.size() > 2)
+        wrong(place, "#define with a value: macros are not carried", "write const long NAME = value;");
       need(2);
       defined_.insert(words[1]);
     } else if (what == "include") {
       const std::size_t open = rest.find('"'), close = rest.rfind('"');
-      if (open == std::string_view::npos || close <= open + 1) wrong(place, "#include without a file in quotes", allowed);
+      if (open == std::string_view::npos || close <= open + 1)
+        wrong(place, "#include without a file in quotes", allowed);
       const std::string name(rest.substr(open + 1, close - open - 1));
-      if (!scan.folder) wrong(place, "#include \"" + name + "\": this IDL is no file, so that nothing lies beside it", "put it into a file, or all declarations here");
+      if (!scan.folder)
+        wrong(place, "#include \"" + name + "\": this IDL is no file, so that nothing lies beside it",
+              "put it into a file, or all declarations here");
       load(*scan.folder / name, name, place);
     } else if (what == "pragma" && words.size() == 2 && words[1] == "once") {
       return;
@@ -198,7 +219,8 @@ class Text {
       for (std::size_t k = 2; k < words.size(); ++k) token.text += (k > 2 ? " " : "") + words[k];
       tokens_.push_back(std::move(token));
     } else {
-      wrong(place, "#" + (words.size() > 1 && what == "pragma" ? what + " " + words[1] : what) + " is not known", allowed);
+      wrong(place, "#" + (words.size() > 1 && what == "pragma" ? what + " " + words[1] : what) + " is not known",
+            allowed);
     }
   }
 
@@ -211,8 +233,12 @@ class Text {
       token.escaped = c == '_';
       if (token.escaped) ++scan.at;
       while (in_name(scan.next())) token.text += scan.text[scan.at++];
-      if (token.text.empty() || token.text[0] == '_' || (token.text[0] >= '0' && token.text[0] <= '9')) wrong(token.place, "'_" + token.text + "' is no name", "names begin with a letter; one '_' before it escapes a keyword");
-      if (token.text.size() > limit::name_bytes) wrong(token.place, "a name has " + std::to_string(token.text.size()) + " letters", std::to_string(limit::name_bytes) + " are allowed");
+      if (token.text.empty() || token.text[0] == '_' || (token.text[0] >= '0' && token.text[0] <= '9'))
+        wrong(token.place, "'_" + token.text + "' is no name",
+              "names begin with a letter; one '_' before it escapes a keyword");
+      if (token.text.size() > limit::name_bytes)
+        wrong(token.place, "a name has " + std::to_string(token.text.size()) + " letters",
+              std::to_string(limit::name_bytes) + " are allowed");
     } else if ((c >= '0' && c <= '9') || (c == '.' && scan.next(1) >= '0' && scan.next(1) <= '9')) {
       literal(scan, token);
     } else if (c == '"' || c == '\'') {
@@ -229,7 +255,10 @@ class Text {
     } else {
       char code[8];
       std::snprintf(code, sizeof code, "0x%02x", static_cast<unsigned char>(c));
-      wrong(scan.place, std::string("the byte ") + (c > 0x20 && c < 0x7f ? std::string(1, '\'') + c + "'" : code) + " means nothing in IDL", "letters beyond ASCII may stand in comments and strings");
+      wrong(scan.place,
+            std::string("the byte ") + (c > 0x20 && c < 0x7f ? std::string(1, '\'') + c + "'" : code) +
+                " means nothing in IDL",
+            "letters beyond ASCII may stand in comments and strings");
     }
     return token;
   }
@@ -237,7 +266,8 @@ class Text {
   void literal(Scan& scan, Token& token) {
     // Signs belong to a number behind an exponent only.
     while (in_name(scan.next()) || scan.next() == '.' ||
-           ((scan.next() == '+' || scan.next() == '-') && !token.text.empty() && (token.text.back() == 'e' || token.text.back() == 'E') && !token.text.starts_with("0x")))
+           ((scan.next() == '+' || scan.next() == '-') && !token.text.empty() &&
+            (token.text.back() == 'e' || token.text.back() == 'E') && !token.text.starts_with("0x")))
       token.text += scan.text[scan.at++];
     const std::string_view text = token.text;
     const bool hex = text.starts_with("0x") || text.starts_with("0X");
@@ -249,11 +279,14 @@ class Text {
       return;
     }
     double real;
-    const char* tail = text.ends_with('f') || text.ends_with('F') || text.ends_with('d') || text.ends_with('D') ? end - 1 : end;
+    const char* tail =
+        text.ends_with('f') || text.ends_with('F') || text.ends_with('d') || text.ends_with('D') ? end - 1 : end;
     const auto [stop, bad] = std::from_chars(begin, tail, real);
     const bool looks_real = !hex && text.find_first_of(".eE") != std::string_view::npos;
     if (!looks_real || bad != std::errc{} || stop != tail)
-      wrong(token.place, "'" + token.text + "' is no number" + (failed == std::errc::result_out_of_range ? " of 64 bits" : ""), "integers are written 12, 0x1f or 017, others 1.5 or 1e-3");
+      wrong(token.place,
+            "'" + token.text + "' is no number" + (failed == std::errc::result_out_of_range ? " of 64 bits" : ""),
+            "integers are written 12, 0x1f or 017, others 1.5 or 1e-3");
     token.sort = Sort::real;
   }
 
@@ -262,7 +295,8 @@ class Text {
     token.sort = quote == '"' ? Sort::text : Sort::character;
     for (;;) {
       const char c = scan.next();
-      if (scan.at >= scan.text.size() || c == '\n') wrong(token.place, "a text that begins here does not end on its line", std::string("end it by ") + quote);
+      if (scan.at >= scan.text.size() || c == '\n')
+        wrong(token.place, "a text that begins here does not end on its line", std::string("end it by ") + quote);
       ++scan.at;
       if (c == quote) break;
       if (c != '\\') {
@@ -271,11 +305,14 @@ class Text {
       }
       static constexpr std::string_view letters = "ntvbrfa\\?'\"", means = "\n\t\v\b\r\f\a\\?'\"";
       const std::size_t which = letters.find(scan.next());
-      if (scan.next() == '\0' || which == std::string_view::npos) wrong(scan.place, std::string("the escape \\") + scan.next() + " is not carried", "allowed are \\n \\t \\v \\b \\r \\f \\a \\\\ \\? \\' \\\"");
+      if (scan.next() == '\0' || which == std::string_view::npos)
+        wrong(scan.place, std::string("the escape \\") + scan.next() + " is not carried",
+              "allowed are \\n \\t \\v \\b \\r \\f \\a \\\\ \\? \\' \\\"");
       token.text += means[which];
       ++scan.at;
     }
-    if (quote == '\'' && token.text.size() != 1) wrong(token.place, "'" + token.text + "' is not one character", "texts have double quotes");
+    if (quote == '\'' && token.text.size() != 1)
+      wrong(token.place, "'" + token.text + "' is not one character", "texts have double quotes");
   }
 
   std::vector<std::string> files_;
@@ -296,7 +333,9 @@ class Parser {
     }
     std::map<std::string, TypePtr> out;
     for (auto& [lower, symbol] : symbols_) {
-      if (symbol.what == What::announced) text_.wrong(symbol.place, "struct " + symbol.spelled + " is announced and never declared", "declare it, or leave the line out");
+      if (symbol.what == What::announced)
+        text_.wrong(symbol.place, "struct " + symbol.spelled + " is announced and never declared",
+                    "declare it, or leave the line out");
       if (symbol.what == What::type) out.emplace(symbol.spelled, symbol.type);
     }
     return out;
@@ -308,9 +347,9 @@ class Parser {
     What what = What::module;
     std::string spelled;
     Place place;
-    TypePtr type;                        ///< type, alias
-    std::shared_ptr<Type> structure;     ///< the same, where a keylist may still change it
-    std::optional<std::int64_t> value;   ///< constant (none: it is no integer), enumerator
+    TypePtr type;                       ///< type, alias
+    std::shared_ptr<Type> structure;    ///< the same, where a keylist may still change it
+    std::optional<std::int64_t> value;  ///< constant (none: it is no integer), enumerator
   };
   struct Annotation {
     std::string name;
@@ -327,7 +366,9 @@ class Parser {
     return token;
   }
   bool is(std::string_view sign) const { return peek().sort == Sort::punctuation && peek().text == sign; }
-  bool is_word(std::string_view word) const { return peek().sort == Sort::name && !peek().escaped && peek().text == word; }
+  bool is_word(std::string_view word) const {
+    return peek().sort == Sort::name && !peek().escaped && peek().text == word;
+  }
   bool took(std::string_view sign) {
     if (!is(sign)) return false;
     take();
@@ -339,15 +380,21 @@ class Parser {
     return true;
   }
   void expect(std::string_view sign, std::string_view where) {
-    if (!took(sign)) wrong("expected '" + std::string(sign) + "' " + std::string(where) + ", found " + shown(peek()), "");
+    if (!took(sign))
+      wrong("expected '" + std::string(sign) + "' " + std::string(where) + ", found " + shown(peek()), "");
   }
-  [[noreturn]] void wrong(std::string what, std::string hint) const { text_.wrong(peek().place, std::move(what), std::move(hint)); }
+  [[noreturn]] void wrong(std::string what, std::string hint) const {
+    text_.wrong(peek().place, std::move(what), std::move(hint));
+  }
 
   std::string name(std::string_view of_what) {
     const Token& token = peek();
-    if (token.sort != Sort::name) wrong("expected the name of " + std::string(of_what) + ", found " + shown(token), "names are letters, digits and '_', and begin with a letter");
+    if (token.sort != Sort::name)
+      wrong("expected the name of " + std::string(of_what) + ", found " + shown(token),
+            "names are letters, digits and '_', and begin with a letter");
     if (!token.escaped && idl::type_keyword(token.text))
-      wrong("the name of " + std::string(of_what) + " is " + shown(token) + ", a keyword of IDL (in whatever capitals)", "write _" + token.text + " to call it so nevertheless");
+      wrong("the name of " + std::string(of_what) + " is " + shown(token) + ", a keyword of IDL (in whatever capitals)",
+            "write _" + token.text + " to call it so nevertheless");
     return take().text;
   }
 
@@ -357,12 +404,15 @@ class Parser {
     std::string out;
     for (const std::string& module : scope_) out += module + "::";
     out += own;
-    if (out.size() > limit::name_bytes) wrong("the name " + out.substr(0, 32) + "… has " + std::to_string(out.size()) + " letters", std::to_string(limit::name_bytes) + " are allowed");
+    if (out.size() > limit::name_bytes)
+      wrong("the name " + out.substr(0, 32) + "… has " + std::to_string(out.size()) + " letters",
+            std::to_string(limit::name_bytes) + " are allowed");
     return out;
   }
 
   static std::string_view called(What what) {
-    static constexpr std::string_view names[] = {"a module", "a type", "a structure", "a typedef", "a constant", "an enumerator"};
+    static constexpr std::string_view names[] = {"a module",  "a type",     "a structure",
+                                                 "a typedef", "a constant", "an enumerator"};
     return names[static_cast<int>(what)];
   }
 
@@ -381,7 +431,9 @@ class Parser {
     }
     std::string said = text_.at(other.place);
     said.resize(said.size() - 2);
-    text_.wrong(place, "'" + symbol.spelled + "' is declared already, as " + std::string(called(other.what)) + (other.spelled == symbol.spelled ? "" : " spelled '" + other.spelled + "'") + ", at " + said,
+    text_.wrong(place,
+                "'" + symbol.spelled + "' is declared already, as " + std::string(called(other.what)) +
+                    (other.spelled == symbol.spelled ? "" : " spelled '" + other.spelled + "'") + ", at " + said,
                 "IDL tells no capitals from small letters, and enumerators lie beside their enumeration");
   }
 
@@ -392,7 +444,9 @@ class Parser {
     while (is("::")) {
       take();
       out += "::" + name(of_what);
-      if (out.size() > limit::name_bytes + 2) wrong("the name " + out.substr(0, 32) + "… has more than " + std::to_string(limit::name_bytes) + " letters", "");
+      if (out.size() > limit::name_bytes + 2)
+        wrong("the name " + out.substr(0, 32) + "… has more than " + std::to_string(limit::name_bytes) + " letters",
+              "");
     }
     return out;
   }
@@ -404,7 +458,8 @@ class Parser {
       for (std::size_t k = 0; k < levels; ++k) full += scope_[k] + "::";
       full += from_top ? name.substr(2) : name;
       if (const auto at = symbols_.find(idl::lower(full)); at != symbols_.end()) {
-        if (at->second.spelled != full) text_.wrong(place, "'" + full + "' is spelled '" + at->second.spelled + "' where it is declared", "");
+        if (at->second.spelled != full)
+          text_.wrong(place, "'" + full + "' is spelled '" + at->second.spelled + "' where it is declared", "");
         return at->second;
       }
       if (levels == 0) break;
@@ -413,9 +468,12 @@ class Parser {
     for (const auto& [lower, symbol] : symbols_)
       if (symbol.what != What::module && known.size() < 1000) {
         known.push_back(symbol.spelled);
-        if (const auto cut = symbol.spelled.rfind("::"); cut != std::string::npos && name.find("::") == std::string::npos) known.push_back(symbol.spelled.substr(cut + 2));
+        if (const auto cut = symbol.spelled.rfind("::");
+            cut != std::string::npos && name.find("::") == std::string::npos)
+          known.push_back(symbol.spelled.substr(cut + 2));
       }
-    text_.wrong(place, "nothing is called '" + name + "' here" + nearest(name, known), "declare it above, or include the file that does");
+    text_.wrong(place, "nothing is called '" + name + "' here" + nearest(name, known),
+                "declare it above, or include the file that does");
   }
 
   // --- annotations
@@ -437,18 +495,22 @@ class Parser {
         }
         take();
         // "value = x" is the long way to say "x".
-        if (a.given.size() > 2 && a.given[0].text == "value" && a.given[1].text == "=") a.given.erase(a.given.begin(), a.given.begin() + 2);
+        if (a.given.size() > 2 && a.given[0].text == "value" && a.given[1].text == "=")
+          a.given.erase(a.given.begin(), a.given.begin() + 2);
       }
       out.push_back(std::move(a));
     }
     return out;
   }
 
-  [[noreturn]] void refuse(const Annotation& a, std::string_view before, const std::vector<std::string>& allowed) const {
+  [[noreturn]] void refuse(const Annotation& a, std::string_view before,
+                           const std::vector<std::string>& allowed) const {
     std::string list;
     for (const std::string& one : allowed) list += (list.empty() ? "@" : ", @") + one;
-    const std::string hint = allowed.empty() ? "no annotation is allowed here" : "allowed before " + std::string(before) + ": " + list;
-    if (a.name == "mutable" || a.name == "appendable" || a.name == "extensibility") text_.wrong(a.place, "@" + a.name + " is not carried: structures are final", hint);
+    const std::string hint =
+        allowed.empty() ? "no annotation is allowed here" : "allowed before " + std::string(before) + ": " + list;
+    if (a.name == "mutable" || a.name == "appendable" || a.name == "extensibility")
+      text_.wrong(a.place, "@" + a.name + " is not carried: structures are final", hint);
     if (a.name == "optional") text_.wrong(a.place, "@optional is not carried: every field is in every sample", hint);
     text_.wrong(a.place, "@" + a.name + " is not known before " + std::string(before) + nearest(a.name, allowed), hint);
   }
@@ -478,9 +540,12 @@ class Parser {
       none(given, "constants");
       constant();
     } else {
-      static const std::set<std::string> others{"union", "bitset", "bitmask", "interface", "valuetype", "exception", "native", "abstract", "local", "component", "porttype", "eventtype", "import", "typeid"};
+      static const std::set<std::string> others{"union",     "bitset",    "bitmask",  "interface", "valuetype",
+                                                "exception", "native",    "abstract", "local",     "component",
+                                                "porttype",  "eventtype", "import",   "typeid"};
       const bool known = token.sort == Sort::name && others.contains(token.text);
-      wrong("expected a declaration, found " + shown(token) + (known ? ", which is not carried" : ""), "module, struct, enum, typedef and const are allowed");
+      wrong("expected a declaration, found " + shown(token) + (known ? ", which is not carried" : ""),
+            "module, struct, enum, typedef and const are allowed");
     }
     expect(";", "behind the declaration");
   }
@@ -502,7 +567,8 @@ class Parser {
   void structure(const std::vector<Annotation>& given) {
     for (const Annotation& a : given) {
       if (a.name == "extensibility" && a.given.size() == 1 && a.given[0].text == "FINAL") continue;
-      if (a.name != "final" && a.name != "topic" && a.name != "nested") refuse(a, "structures", {"final", "topic", "nested"});
+      if (a.name != "final" && a.name != "topic" && a.name != "nested")
+        refuse(a, "structures", {"final", "topic", "nested"});
       plain(a);
     }
     const Place place = peek().place;
@@ -517,7 +583,10 @@ class Parser {
       const Place at = peek().place;
       const std::string base = scoped_name("the structure that this one extends");
       const Symbol& symbol = find(base, at);
-      if (symbol.what != What::type || symbol.type->kind != Kind::structure) text_.wrong(at, "'" + base + "' is " + std::string(called(symbol.what)) + ", and no structure that is declared above", "");
+      if (symbol.what != What::type || symbol.type->kind != Kind::structure)
+        text_.wrong(
+            at, "'" + base + "' is " + std::string(called(symbol.what)) + ", and no structure that is declared above",
+            "");
       type->fields = symbol.type->fields;
     }
     expect("{", "behind the name of structure '" + own + "'");
@@ -542,10 +611,12 @@ class Parser {
     if (peek().sort == Sort::keylist) wrong("#pragma keylist stands within a structure", "it stands behind it");
     for (const Annotation& a : annotations()) {
       if (a.name == "key") {
-        if (a.given.size() > 1 || (a.given.size() == 1 && a.given[0].text != "TRUE" && a.given[0].text != "FALSE")) text_.wrong(a.place, "@key takes TRUE, FALSE or nothing", "");
+        if (a.given.size() > 1 || (a.given.size() == 1 && a.given[0].text != "TRUE" && a.given[0].text != "FALSE"))
+          text_.wrong(a.place, "@key takes TRUE, FALSE or nothing", "");
         field.key = a.given.empty() || a.given[0].text == "TRUE";
       } else if (a.name == "unit") {
-        if (a.given.size() != 1 || a.given[0].sort != Sort::text) text_.wrong(a.place, "@unit takes one text in double quotes", "as @unit(\"W\")");
+        if (a.given.size() != 1 || a.given[0].sort != Sort::text)
+          text_.wrong(a.place, "@unit takes one text in double quotes", "as @unit(\"W\")");
         field.unit = a.given[0].text;
       } else {
         refuse(a, "fields", {"key", "unit"});
@@ -553,7 +624,8 @@ class Parser {
     }
     const TypePtr spelled = type_spec(0);
     do {
-      if (type.fields.size() >= limit::fields) wrong("structure '" + type.name + "' has more than " + std::to_string(limit::fields) + " fields", "");
+      if (type.fields.size() >= limit::fields)
+        wrong("structure '" + type.name + "' has more than " + std::to_string(limit::fields) + " fields", "");
       field.name = name("a field");
       field.type = dimensions(spelled);
       if (is("=")) wrong("a field with a default value: they are not carried", "");
@@ -582,9 +654,14 @@ class Parser {
       const Place at = peek().place;
       const std::string called = name("an enumerator");
       if (is("=")) wrong("'" + called + " = …' is not IDL", "write @value(…) " + called);
-      if (next < INT32_MIN || next > INT32_MAX) text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next), "32 bits are allowed");
-      if (!values.insert(next).second) text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next) + ", as another has", "");
-      if (values.size() > limit::fields) text_.wrong(at, "enumeration '" + own + "' has more than " + std::to_string(limit::fields) + " enumerators", "");
+      if (next < INT32_MIN || next > INT32_MAX)
+        text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next), "32 bits are allowed");
+      if (!values.insert(next).second)
+        text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next) + ", as another has",
+                    "");
+      if (values.size() > limit::fields)
+        text_.wrong(at, "enumeration '" + own + "' has more than " + std::to_string(limit::fields) + " enumerators",
+                    "");
       symbol.value = next;
       declare(called, std::move(symbol), at);
       type->enumerators.push_back({called, static_cast<std::int32_t>(next++)});
@@ -634,7 +711,8 @@ class Parser {
     const std::string own = name("a constant");
     expect("=", "behind the constant's name");
     switch (type->kind) {
-      case Kind::octet: case Kind::uint8: symbol.value = whole(own, 0, 255); break;
+      case Kind::octet:
+      case Kind::uint8: symbol.value = whole(own, 0, 255); break;
       case Kind::int8: symbol.value = whole(own, -128, 127); break;
       case Kind::int16: symbol.value = whole(own, -32768, 32767); break;
       case Kind::uint16: symbol.value = whole(own, 0, 65535); break;
@@ -642,7 +720,8 @@ class Parser {
       case Kind::uint32: symbol.value = whole(own, 0, UINT32_MAX); break;
       case Kind::int64: symbol.value = whole(own, INT64_MIN, INT64_MAX); break;
       case Kind::uint64: symbol.value = whole(own, 0, INT64_MAX); break;
-      case Kind::float32: case Kind::float64:
+      case Kind::float32:
+      case Kind::float64:
         if (!took("-")) took("+");
         literal({Sort::real, Sort::integer}, "a number");
         break;
@@ -651,19 +730,24 @@ class Parser {
       case Kind::boolean:
         if (!took_word("TRUE") && !took_word("FALSE")) wrong("expected TRUE or FALSE, found " + shown(peek()), "");
         break;
-      default: text_.wrong(begin, "a constant of kind " + std::string(name_of(type->kind)), "constants are integers, floats, booleans, characters or texts");
+      default:
+        text_.wrong(begin, "a constant of kind " + std::string(name_of(type->kind)),
+                    "constants are integers, floats, booleans, characters or texts");
     }
     declare(own, std::move(symbol), place);
   }
 
   void literal(std::initializer_list<Sort> sorts, std::string_view what) {
-    if (std::find(sorts.begin(), sorts.end(), peek().sort) == sorts.end()) wrong("expected " + std::string(what) + ", found " + shown(peek()), "only integers may be computed");
+    if (std::find(sorts.begin(), sorts.end(), peek().sort) == sorts.end())
+      wrong("expected " + std::string(what) + ", found " + shown(peek()), "only integers may be computed");
     take();
   }
 
   std::int64_t whole(const std::string& own, std::int64_t least, std::int64_t most) {
     const std::int64_t value = integer("the constant '" + own + "'");
-    if (value < least || value > most) wrong("the constant '" + own + "' has the value " + std::to_string(value), std::to_string(least) + " to " + std::to_string(most) + " are allowed by its type");
+    if (value < least || value > most)
+      wrong("the constant '" + own + "' has the value " + std::to_string(value),
+            std::to_string(least) + " to " + std::to_string(most) + " are allowed by its type");
     return value;
   }
 
@@ -674,15 +758,26 @@ class Parser {
     std::string which, word;
     words >> which;
     Symbol& symbol = find(which, token.place);
-    if (!symbol.structure) text_.wrong(token.place, "#pragma keylist: '" + which + "' is " + std::string(called(symbol.what)) + ", and no structure that is declared above", "");
+    if (!symbol.structure)
+      text_.wrong(token.place,
+                  "#pragma keylist: '" + which + "' is " + std::string(called(symbol.what)) +
+                      ", and no structure that is declared above",
+                  "");
     Type& type = *symbol.structure;
-    if (has_key(type)) text_.wrong(token.place, "#pragma keylist: '" + type.name + "' has keys already", "say @key or #pragma keylist, once");
+    if (has_key(type))
+      text_.wrong(token.place, "#pragma keylist: '" + type.name + "' has keys already",
+                  "say @key or #pragma keylist, once");
     while (words >> word) {
       std::vector<std::string> names;
       for (const Field& field : type.fields) names.push_back(field.name);
-      if (word.find('.') != std::string::npos) text_.wrong(token.place, "#pragma keylist: '" + word + "' is a field of a field", "put @key before it where it is declared, and before the field that holds it");
-      const auto field = std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) { return f.name == word; });
-      if (field == type.fields.end()) text_.wrong(token.place, "#pragma keylist: '" + type.name + "' has no field '" + word + "'" + nearest(word, names), "");
+      if (word.find('.') != std::string::npos)
+        text_.wrong(token.place, "#pragma keylist: '" + word + "' is a field of a field",
+                    "put @key before it where it is declared, and before the field that holds it");
+      const auto field =
+          std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) { return f.name == word; });
+      if (field == type.fields.end())
+        text_.wrong(token.place,
+                    "#pragma keylist: '" + type.name + "' has no field '" + word + "'" + nearest(word, names), "");
       field->key = true;
     }
     check_structure(type, token.place);
@@ -694,9 +789,11 @@ class Parser {
     if (depth > limit::depth) wrong("sequences within more than " + std::to_string(limit::depth) + " others", "");
     const Token token = peek();
     if (token.sort == Sort::name && !token.escaped) {
-      static const std::map<std::string_view, Kind> plain{{"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},     {"int8", Kind::int8},       {"uint8", Kind::uint8},
-                                                          {"int16", Kind::int16},     {"uint16", Kind::uint16}, {"int32", Kind::int32},    {"uint32", Kind::uint32},   {"int64", Kind::int64},
-                                                          {"uint64", Kind::uint64},   {"short", Kind::int16},   {"float", Kind::float32}, {"double", Kind::float64}};
+      static const std::map<std::string_view, Kind> plain{
+          {"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},    {"int8", Kind::int8},
+          {"uint8", Kind::uint8},     {"int16", Kind::int16},   {"uint16", Kind::uint16}, {"int32", Kind::int32},
+          {"uint32", Kind::uint32},   {"int64", Kind::int64},   {"uint64", Kind::uint64}, {"short", Kind::int16},
+          {"float", Kind::float32},   {"double", Kind::float64}};
       if (const auto kind = plain.find(token.text); kind != plain.end()) {
         take();
         return primitive(kind->second);
@@ -720,21 +817,28 @@ class Parser {
       }
       if (idl::type_keyword(token.text)) {
         static const std::set<std::string> inner{"struct", "enum", "union"};
-        wrong(shown(token) + (inner.contains(token.text) ? " is not allowed as the type of something" : " is not carried"),
-              inner.contains(token.text) ? "declare it by itself, above, and use its name" : "boolean, octet, char, (u)int8 to 64, float, double, string, sequence, and names of structures, enumerations and typedefs are allowed");
+        wrong(shown(token) +
+                  (inner.contains(token.text) ? " is not allowed as the type of something" : " is not carried"),
+              inner.contains(token.text) ? "declare it by itself, above, and use its name"
+                                         : "boolean, octet, char, (u)int8 to 64, float, double, string, sequence, and "
+                                           "names of structures, enumerations and typedefs are allowed");
       }
     }
     const std::string which = scoped_name("a type");
     const Symbol& symbol = find(which, token.place);
-    if (symbol.what == What::announced) text_.wrong(token.place, "structure '" + which + "' is used before it is declared to its end", "a structure may contain neither itself nor what is declared below it");
-    if (!symbol.type) text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no type", "");
+    if (symbol.what == What::announced)
+      text_.wrong(token.place, "structure '" + which + "' is used before it is declared to its end",
+                  "a structure may contain neither itself nor what is declared below it");
+    if (!symbol.type)
+      text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no type", "");
     return symbol.type;
   }
 
   std::uint32_t bound(const std::string& of_what, std::string_view close) {
     const Place place = peek().place;
     const std::int64_t value = integer("the bound of " + of_what);
-    if (value < 1 || value > UINT32_MAX) text_.wrong(place, "the bound of " + of_what + " is " + std::to_string(value), "1 to 4294967295 are allowed");
+    if (value < 1 || value > UINT32_MAX)
+      text_.wrong(place, "the bound of " + of_what + " is " + std::to_string(value), "1 to 4294967295 are allowed");
     expect(close, "behind the bound of " + of_what);
     return static_cast<std::uint32_t>(value);
   }
@@ -746,11 +850,14 @@ class Parser {
     while (took("[")) {
       any = true;
       total *= bound("an array", "]");
-      if (total > limit::sample_bytes) text_.wrong(place, "an array has " + std::to_string(total) + " elements or more", std::to_string(limit::sample_bytes) + " bytes are allowed in a sample");
+      if (total > limit::sample_bytes)
+        text_.wrong(place, "an array has " + std::to_string(total) + " elements or more",
+                    std::to_string(limit::sample_bytes) + " bytes are allowed in a sample");
     }
     if (!any) return type;
     type = array_of(type, static_cast<std::uint32_t>(total));
-    if (type->element->kind == Kind::array) text_.wrong(place, "an array of arrays has more than 4294967295 elements", "");
+    if (type->element->kind == Kind::array)
+      text_.wrong(place, "an array of arrays has more than 4294967295 elements", "");
     return type;
   }
 
@@ -760,16 +867,20 @@ class Parser {
   std::int64_t integer(const std::string& of_what) { return binary(of_what, 0); }
 
   std::int64_t binary(const std::string& of_what, std::size_t level) {
-    static const std::vector<std::vector<std::string_view>> levels{{"|"}, {"^"}, {"&"}, {"<", ">"}, {"+", "-"}, {"*", "/", "%"}};
+    static const std::vector<std::vector<std::string_view>> levels{{"|"},      {"^"},      {"&"},
+                                                                   {"<", ">"}, {"+", "-"}, {"*", "/", "%"}};
     if (level == levels.size()) return unary(of_what, 0);
     std::int64_t value = binary(of_what, level + 1);
     for (;;) {
       const Token& token = peek();
-      if (token.sort != Sort::punctuation || std::find(levels[level].begin(), levels[level].end(), token.text) == levels[level].end()) return value;
+      if (token.sort != Sort::punctuation ||
+          std::find(levels[level].begin(), levels[level].end(), token.text) == levels[level].end())
+        return value;
       const char op = token.text[0];
       if (op == '<' || op == '>') {
         // A single '>' ends a bound, and so may two.
-        if (peek(1).sort != Sort::punctuation || peek(1).text != token.text || !peek(1).glued || ends_here(2)) return value;
+        if (peek(1).sort != Sort::punctuation || peek(1).text != token.text || !peek(1).glued || ends_here(2))
+          return value;
         take();
       }
       take();
@@ -779,11 +890,19 @@ class Parser {
         case '|': value |= other; break;
         case '^': value ^= other; break;
         case '&': value &= other; break;
-        case '+': if (__builtin_add_overflow(value, other, &value)) too_large(); break;
-        case '-': if (__builtin_sub_overflow(value, other, &value)) too_large(); break;
-        case '*': if (__builtin_mul_overflow(value, other, &value)) too_large(); break;
-        case '<': case '>':
-          if (other < 0 || other > 63) wrong(of_what + " is shifted by " + std::to_string(other), "0 to 63 are allowed");
+        case '+':
+          if (__builtin_add_overflow(value, other, &value)) too_large();
+          break;
+        case '-':
+          if (__builtin_sub_overflow(value, other, &value)) too_large();
+          break;
+        case '*':
+          if (__builtin_mul_overflow(value, other, &value)) too_large();
+          break;
+        case '<':
+        case '>':
+          if (other < 0 || other > 63)
+            wrong(of_what + " is shifted by " + std::to_string(other), "0 to 63 are allowed");
           if (op == '>') value >>= other;
           else if (value < 0 || value > (INT64_MAX >> other)) too_large();
           else value <<= other;
@@ -800,7 +919,8 @@ class Parser {
   bool ends_here(std::size_t ahead) const {
     const Token& token = peek(ahead);
     if (token.sort == Sort::integer) return false;
-    if (token.sort == Sort::punctuation) return token.text != "(" && token.text != "-" && token.text != "+" && token.text != "~" && token.text != "::";
+    if (token.sort == Sort::punctuation)
+      return token.text != "(" && token.text != "-" && token.text != "+" && token.text != "~" && token.text != "::";
     // "sequence<string<4>> names": a name behind it is what is declared, unless that is a constant.
     if (token.sort != Sort::name) return true;
     for (std::size_t levels = scope_.size() + 1; levels-- > 0;) {
@@ -812,7 +932,8 @@ class Parser {
   }
 
   std::int64_t unary(const std::string& of_what, int depth) {
-    if (++depth > most_parentheses || parentheses_ > most_parentheses) wrong(of_what + " has more than " + std::to_string(most_parentheses) + " signs or parentheses", "");
+    if (++depth > most_parentheses || parentheses_ > most_parentheses)
+      wrong(of_what + " has more than " + std::to_string(most_parentheses) + " signs or parentheses", "");
     if (took("-")) {
       const std::int64_t value = unary(of_what, depth);
       if (value == INT64_MIN) wrong(of_what + " does not fit into 64 bits", "");
@@ -829,14 +950,17 @@ class Parser {
     }
     const Token token = peek();
     if (token.sort == Sort::integer) {
-      if (token.number > INT64_MAX) wrong(of_what + ": " + token.text + " is too large", "9223372036854775807 is the most");
+      if (token.number > INT64_MAX)
+        wrong(of_what + ": " + token.text + " is too large", "9223372036854775807 is the most");
       take();
       return static_cast<std::int64_t>(token.number);
     }
     if (token.sort == Sort::name || is("::")) {
       const std::string which = scoped_name("a constant");
       const Symbol& symbol = find(which, token.place);
-      if (!symbol.value) text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no integer", of_what + " needs one");
+      if (!symbol.value)
+        text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no integer",
+                    of_what + " needs one");
       return *symbol.value;
     }
     wrong("expected an integer for " + of_what + ", found " + shown(token), "");

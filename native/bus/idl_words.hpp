@@ -15,23 +15,30 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-/// OMG IDL 4.2, table 7-6, and annex A's integers of stated width: no name may be one of these, in whatever capitals, unless escaped by '_'.
+/// OMG IDL 4.2, table 7-6, and annex A's integers of stated width: no name may be one of these, in whatever capitals,
+/// unless escaped by '_'.
 inline constexpr std::string_view keywords_of_types[] = {
-    "any", "bitfield", "bitmask", "bitset", "boolean", "case", "char", "const", "default", "double", "enum", "false", "fixed", "float", "int16",
-    "int32", "int64", "int8", "long", "map", "module", "octet", "sequence", "short", "string", "struct", "switch", "true", "typedef", "uint16",
-    "uint32", "uint64", "uint8", "union", "unsigned", "void", "wchar", "wstring"};
-/// Of what IDL has beside types. Names in the field are called so, and no harm comes from that here; other tools refuse them.
+    "any",    "bitfield", "bitmask",  "bitset", "boolean",  "case",   "char",   "const",  "default", "double",
+    "enum",   "false",    "fixed",    "float",  "int16",    "int32",  "int64",  "int8",   "long",    "map",
+    "module", "octet",    "sequence", "short",  "string",   "struct", "switch", "true",   "typedef", "uint16",
+    "uint32", "uint64",   "uint8",    "union",  "unsigned", "void",   "wchar",  "wstring"};
+/// Of what IDL has beside types. Names in the field are called so, and no harm comes from that here; other tools refuse
+/// them.
 inline constexpr std::string_view other_keywords[] = {
-    "abstract", "alias", "attribute", "component", "connector", "consumes", "context", "custom", "emits", "eventtype", "exception", "factory",
-    "finder", "getraises", "getter", "home", "import", "in", "inout", "interface", "local", "manages", "mirrorport", "multiple", "native",
-    "object", "oneway", "out", "port", "porttype", "primarykey", "private", "provides", "public", "publishes", "raises", "readonly", "setraises",
-    "setter", "supports", "truncatable", "typeid", "typename", "typeprefix", "uses", "valuebase", "valuetype"};
+    "abstract",    "alias",     "attribute", "component",  "connector", "consumes",  "context",    "custom",
+    "emits",       "eventtype", "exception", "factory",    "finder",    "getraises", "getter",     "home",
+    "import",      "in",        "inout",     "interface",  "local",     "manages",   "mirrorport", "multiple",
+    "native",      "object",    "oneway",    "out",        "port",      "porttype",  "primarykey", "private",
+    "provides",    "public",    "publishes", "raises",     "readonly",  "setraises", "setter",     "supports",
+    "truncatable", "typeid",    "typename",  "typeprefix", "uses",      "valuebase", "valuetype"};
 
 inline bool type_keyword(std::string_view word) {
-  return std::find(std::begin(keywords_of_types), std::end(keywords_of_types), lower(word)) != std::end(keywords_of_types);
+  return std::find(std::begin(keywords_of_types), std::end(keywords_of_types), lower(word)) !=
+         std::end(keywords_of_types);
 }
 inline bool keyword(std::string_view word) {
-  return type_keyword(word) || std::find(std::begin(other_keywords), std::end(other_keywords), lower(word)) != std::end(other_keywords);
+  return type_keyword(word) ||
+         std::find(std::begin(other_keywords), std::end(other_keywords), lower(word)) != std::end(other_keywords);
 }
 
 /// A name as IDL may spell it.

@@ -45,7 +45,8 @@ bool within(const Bits& address, const Bits& network, unsigned prefix) {
 
 std::string text_of(const sockaddr* from) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (from->sa_family == AF_INET) inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(from)->sin_addr, text, sizeof text);
+  if (from->sa_family == AF_INET)
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(from)->sin_addr, text, sizeof text);
   else inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(from)->sin6_addr, text, sizeof text);
   return text;
 }
@@ -53,9 +54,12 @@ std::string text_of(const sockaddr* from) {
 unsigned prefix_of(const sockaddr* mask) {
   if (!mask) return 0;
   unsigned bits = 0;
-  const auto* bytes = mask->sa_family == AF_INET ? reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
-                                                 : reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
-  for (int k = 0; k < (mask->sa_family == AF_INET ? 4 : 16); ++k) bits += static_cast<unsigned>(std::popcount(bytes[k]));
+  const auto* bytes =
+      mask->sa_family == AF_INET
+          ? reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+          : reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
+  for (int k = 0; k < (mask->sa_family == AF_INET ? 4 : 16); ++k)
+    bits += static_cast<unsigned>(std::popcount(bytes[k]));
   return bits;
 }
 
@@ -63,7 +67,8 @@ std::string described(const std::vector<Address>& addresses, bool v6) {
   std::vector<std::string> words;
   for (const auto& a : addresses)
     if (a.v6 == v6) words.push_back(a.interface + " (" + a.address + "/" + std::to_string(a.prefix) + ")");
-  return words.empty() ? std::string("no interface that is up has an address of ") + (v6 ? "IPv6" : "IPv4") : "there are: " + joined(words);
+  return words.empty() ? std::string("no interface that is up has an address of ") + (v6 ? "IPv6" : "IPv4")
+                       : "there are: " + joined(words);
 }
 
 Error unknown(const std::string& what, const std::vector<Address>& addresses, bool v6) {
@@ -92,11 +97,13 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
     const auto network = parse_address(head);
     if (!network || !number(word.substr(slash + 1), bits)) return bad_word(word, "is no network");
     if (bits > (network->v6 ? 128u : 32u))
-      return bad_word(word, "has a prefix of " + std::to_string(bits) + " bits; allowed: up to " + (network->v6 ? "128" : "32"));
+      return bad_word(
+          word, "has a prefix of " + std::to_string(bits) + " bits; allowed: up to " + (network->v6 ? "128" : "32"));
     prefix = bits;
   }
   if (const auto parsed = parse_address(head)) {
-    if (parsed->v6 != v6) return bad_word(word, std::string("is of ") + (v6 ? "IPv4" : "IPv6") + ", the transport is of " + family);
+    if (parsed->v6 != v6)
+      return bad_word(word, std::string("is of ") + (v6 ? "IPv4" : "IPv6") + ", the transport is of " + family);
     std::vector<Address> found;
     for (const auto& a : addresses) {
       if (a.v6 != v6) continue;
@@ -104,7 +111,8 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
       if (own && within(own->bits, parsed->bits, prefix.value_or(v6 ? 128u : 32u))) found.push_back(a);
     }
     if (found.empty())
-      return unknown("no interface of this machine that is up has " + std::string(prefix ? "an address in " : "the address ") + std::string(word),
+      return unknown("no interface of this machine that is up has " +
+                         std::string(prefix ? "an address in " : "the address ") + std::string(word),
                      addresses, v6);
     return prefix ? without_link_local(std::move(found)) : found;
   }
@@ -119,7 +127,8 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
   if (!found.empty()) return without_link_local(std::move(found));
   if (std::find(names.begin(), names.end(), word) != names.end())
     return unknown("the interface " + std::string(word) + " has no address of " + family, addresses, v6);
-  return unknown("there is no interface " + shown(word) + " on this machine that is up" + nearest(word, names), addresses, v6);
+  return unknown("there is no interface " + shown(word) + " on this machine that is up" + nearest(word, names),
+                 addresses, v6);
 }
 
 }  // namespace
@@ -127,7 +136,8 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
 Result<std::vector<Address>> machine_addresses() {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0)
-    return Error{"bus.network", std::string("cannot list this machine's interfaces: ") + std::strerror(errno), "see what 'ip address' says"};
+    return Error{"bus.network", std::string("cannot list this machine's interfaces: ") + std::strerror(errno),
+                 "see what 'ip address' says"};
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
   std::vector<Address> addresses;
   for (const ifaddrs* at = raw; at; at = at->ifa_next) {
@@ -144,7 +154,8 @@ Result<std::vector<Address>> machine_addresses() {
     a.prefix = prefix_of(at->ifa_netmask);
     addresses.push_back(std::move(a));
   }
-  std::stable_sort(addresses.begin(), addresses.end(), [](const Address& a, const Address& b) { return a.v6 != b.v6 ? b.v6 : a.index < b.index; });
+  std::stable_sort(addresses.begin(), addresses.end(),
+                   [](const Address& a, const Address& b) { return a.v6 != b.v6 ? b.v6 : a.index < b.index; });
   return addresses;
 }
 
@@ -156,7 +167,8 @@ Result<std::vector<Address>> chosen_addresses(const Transport& transport, const 
     for (const auto& a : addresses)
       if (a.loopback && a.v6 == v6) chosen.push_back(a);
     if (chosen.empty())
-      return unknown(std::string("the loopback interface has no address of ") + (v6 ? "IPv6" : "IPv4") + ", or is down", addresses, v6);
+      return unknown(std::string("the loopback interface has no address of ") + (v6 ? "IPv6" : "IPv4") + ", or is down",
+                     addresses, v6);
     return chosen;
   }
   for (const auto& word : transport.interfaces) {
@@ -180,8 +192,9 @@ bool only_loopback(const std::vector<Address>& addresses) {
 
 Result<Peer> parse_peer(std::string_view word) {
   const auto bad = [&](const std::string& why) {
-    return Error{"bus.bad_profile", "the peer " + shown(word) + " " + why,
-                 "write a host or an address, with :number behind it where one is meant: n001, 10.1.2.3:4, [fd00::1]:4"};
+    return Error{
+        "bus.bad_profile", "the peer " + shown(word) + " " + why,
+        "write a host or an address, with :number behind it where one is meant: n001, 10.1.2.3:4, [fd00::1]:4"};
   };
   Peer peer;
   std::string_view host = word, rest;
@@ -192,7 +205,8 @@ Result<Peer> parse_peer(std::string_view word) {
     rest = word.substr(end + 1);
     const auto parsed = parse_address(host);
     if (!parsed || !parsed->v6) return bad("has no IPv6 address within its brackets");
-    if (!rest.empty() && rest.front() != ':') return bad("has " + shown(rest) + " behind its brackets; allowed: a colon and a number");
+    if (!rest.empty() && rest.front() != ':')
+      return bad("has " + shown(rest) + " behind its brackets; allowed: a colon and a number");
   } else if (std::count(word.begin(), word.end(), ':') == 1) {
     host = word.substr(0, word.find(':'));
     rest = word.substr(host.size());
@@ -204,7 +218,8 @@ Result<Peer> parse_peer(std::string_view word) {
   peer.v6 = parsed && parsed->v6;
   if (!parsed) {
     const auto allowed = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+             c == '_';
     };
     if (host.empty() || host.size() > 253 || host.front() == '-' || !std::all_of(host.begin(), host.end(), allowed))
       return bad("is no host name and no address");
@@ -220,7 +235,8 @@ Result<std::string> address_of(const Peer& peer, bool v6) {
   };
   if (const auto parsed = parse_address(peer.host)) {
     if (parsed->v6 != v6)
-      return unknown_host(std::string("is an address of ") + (parsed->v6 ? "IPv6" : "IPv4") + ", the transport is of " + (v6 ? "IPv6" : "IPv4"),
+      return unknown_host(std::string("is an address of ") + (parsed->v6 ? "IPv6" : "IPv4") + ", the transport is of " +
+                              (v6 ? "IPv6" : "IPv4"),
                           "give one of the transport's kind");
     return peer.host;
   }
@@ -239,11 +255,13 @@ bool is_loopback(const Peer& peer) {
   const auto parsed = parse_address(peer.host);
   if (!parsed) return false;
   if (!parsed->v6) return parsed->bits[0] == 127;
-  return std::all_of(parsed->bits.begin(), parsed->bits.end() - 1, [](std::uint8_t b) { return b == 0; }) && parsed->bits.back() == 1;
+  return std::all_of(parsed->bits.begin(), parsed->bits.end() - 1, [](std::uint8_t b) { return b == 0; }) &&
+         parsed->bits.back() == 1;
 }
 
 Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses) {
-  const bool no_groups = profile.transport.kind == TransportKind::tcp4 || profile.transport.multicast == Multicast::none;
+  const bool no_groups =
+      profile.transport.kind == TransportKind::tcp4 || profile.transport.multicast == Multicast::none;
   if (no_groups && profile.discovery.kind == DiscoveryKind::simple && !only_loopback(addresses))
     return Error{"bus.bad_profile",
                  "the profile " + profile.name + " has no groups, by " +
@@ -254,9 +272,10 @@ Result<void> check_exposure(const Profile& profile, const std::vector<Address>& 
   if (open_to != addresses.end()) {
     if (profile.security || profile.unprotected) return {};
     return Error{"bus.unprotected",
-                 "the profile " + profile.name + " is on the interface " + open_to->interface + " (" + open_to->address +
-                     ") without <security>: whoever reaches it may read and write all topics",
-                 "add <security folder=\"…\" identity=\"…\"/> ('sonde bus keys' makes the files), leave interfaces out for loopback alone, or say unprotected=\"yes\""};
+                 "the profile " + profile.name + " is on the interface " + open_to->interface + " (" +
+                     open_to->address + ") without <security>: whoever reaches it may read and write all topics",
+                 "add <security folder=\"…\" identity=\"…\"/> ('sonde bus keys' makes the files), leave interfaces out "
+                 "for loopback alone, or say unprotected=\"yes\""};
   }
   if (addresses.empty()) return {};
   for (const auto* words : {&profile.discovery.peers, &profile.discovery.servers})
@@ -265,7 +284,8 @@ Result<void> check_exposure(const Profile& profile, const std::vector<Address>& 
       if (!peer) return peer.error();
       if (peer->is_address && !is_loopback(*peer))
         return Error{"bus.bad_profile",
-                     "the profile " + profile.name + ": " + shown(word) + " is not on this machine, and the transport is on loopback alone",
+                     "the profile " + profile.name + ": " + shown(word) +
+                         " is not on this machine, and the transport is on loopback alone",
                      "name the interface that leads there: <transport interfaces=\"…\">"};
     }
   return {};

@@ -34,17 +34,21 @@ std::int64_t real_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 /// 0: never.
-std::int64_t period_ns(double s) { return s >= 1e9 ? 0 : std::max<std::int64_t>(1, static_cast<std::int64_t>(s * 1e9)); }
+std::int64_t period_ns(double s) {
+  return s >= 1e9 ? 0 : std::max<std::int64_t>(1, static_cast<std::int64_t>(s * 1e9));
+}
 
 Guid guid_of(std::uint32_t participant, std::uint32_t entity) {
   static const std::uint64_t process = [] {
     std::uint64_t value = 0;
-    if (getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(real_ns()) ^ static_cast<std::uint64_t>(getpid()) << 40;
+    if (getrandom(&value, sizeof value, 0) != sizeof value)
+      value = static_cast<std::uint64_t>(real_ns()) ^ static_cast<std::uint64_t>(getpid()) << 40;
     return value;
   }();
   Guid guid;
   std::memcpy(guid.bytes.data(), &process, sizeof process);
-  for (std::size_t k = 0; k < 4; ++k) guid.bytes[8 + k] = std::byte(participant >> (24 - 8 * k)), guid.bytes[12 + k] = std::byte(entity >> (24 - 8 * k));
+  for (std::size_t k = 0; k < 4; ++k)
+    guid.bytes[8 + k] = std::byte(participant >> (24 - 8 * k)), guid.bytes[12 + k] = std::byte(entity >> (24 - 8 * k));
   return guid;
 }
 
@@ -75,7 +79,7 @@ struct Sample {
   std::shared_ptr<std::byte[]> payload;
   std::size_t bytes = 0;
   std::string key;
-  std::int64_t expires_ns = 0;   ///< by now_ns(); 0: never
+  std::int64_t expires_ns = 0;  ///< by now_ns(); 0: never
 };
 
 /// Who is told of matches, by threads that make or end them.
@@ -98,7 +102,7 @@ struct ParticipantCore {
   std::uint32_t number = 0, domain = 0;
   double spin_s = -1;
   std::atomic<std::uint32_t> entities{0};
-  std::atomic<std::int64_t> asserted_ns{0};   ///< manual_by_participant
+  std::atomic<std::int64_t> asserted_ns{0};  ///< manual_by_participant
 };
 
 struct ReaderCore;
@@ -114,16 +118,16 @@ struct WriterCore {
 
   struct Match {
     std::shared_ptr<ReaderCore> reader;
-    bool may_wait = false;   ///< what it has no place for is waited with, not rejected
+    bool may_wait = false;  ///< what it has no place for is waited with, not rejected
   };
   std::mutex mutex;
   std::vector<Match> matches;
-  std::list<Sample> past;    ///< of transient_local
+  std::list<Sample> past;  ///< of transient_local
   std::unordered_map<std::string, std::deque<std::list<Sample>::iterator>> past_of;
   struct Instance {
     std::int64_t written_ns = 0;
   };
-  std::unordered_map<std::string, Instance> instances;   ///< only with a deadline
+  std::unordered_map<std::string, Instance> instances;  ///< only with a deadline
   Status status;
 
   std::atomic<std::int64_t> asserted_ns{0}, lapses{0};
@@ -136,7 +140,9 @@ struct WriterCore {
     const std::int64_t before = asserted().exchange(now);
     if (lease_ns && now - before > lease_ns) ++lapses;
   }
-  bool lapsed(std::int64_t now) { return qos.liveliness != Liveliness::automatic && lease_ns && now - asserted().load() > lease_ns; }
+  bool lapsed(std::int64_t now) {
+    return qos.liveliness != Liveliness::automatic && lease_ns && now - asserted().load() > lease_ns;
+  }
   /// How often its lease ran out, the present time included. Counted when somebody looks: no thread is needed for it.
   std::int64_t lapses_by(std::int64_t now) { return lapses.load() + (lapsed(now) ? 1 : 0); }
 
@@ -175,12 +181,12 @@ struct ReaderCore {
 
   struct Instance {
     std::deque<std::list<Sample>::iterator> queued;
-    std::size_t data = 0;                  ///< of `queued`
+    std::size_t data = 0;  ///< of `queued`
     std::vector<Guid> writers;
     Guid owner;
     std::int32_t strength = 0;
     bool owned = false, disposed = false;
-    std::int64_t heard_ns = 0;             ///< with a deadline
+    std::int64_t heard_ns = 0;  ///< with a deadline
   };
   struct Match {
     std::shared_ptr<WriterCore> writer;
@@ -188,7 +194,7 @@ struct ReaderCore {
   };
   std::mutex mutex;
   std::condition_variable space;
-  std::list<Sample> queue, spare;          ///< spare: nodes to use again
+  std::list<Sample> queue, spare;  ///< spare: nodes to use again
   std::size_t data = 0, reserved = 0;
   std::unordered_map<std::string, Instance> instances;
   std::vector<Match> matches;
@@ -197,26 +203,26 @@ struct ReaderCore {
   bool closed = false;
   std::vector<std::shared_ptr<Bell>> bells;
   MatchBell match_bell;
-  std::atomic<std::size_t> queued{0};      ///< for those who wait: read without the lock
+  std::atomic<std::size_t> queued{0};  ///< for those who wait: read without the lock
 
   bool full() const { return qos.history == History::keep_all && data + reserved >= most; }
 
   void erase(std::list<Sample>::iterator which) {
     if (which->info.has_data) --data;
     which->payload.reset();
-    if (spare.size() < 64)
-      spare.splice(spare.end(), queue, which);
-    else
-      queue.erase(which);
+    if (spare.size() < 64) spare.splice(spare.end(), queue, which);
+    else queue.erase(which);
   }
 
   /// Whether it was taken. With the lock held.
   bool push(const Sample& sample, WriterCore& writer, bool has_place) {
     const std::int64_t now = deadline_ns || qos.ownership == Ownership::exclusive ? now_ns() : 0;
     Instance& of = instances[sample.key];
-    if (std::find(of.writers.begin(), of.writers.end(), sample.info.writer) == of.writers.end()) of.writers.push_back(sample.info.writer);
+    if (std::find(of.writers.begin(), of.writers.end(), sample.info.writer) == of.writers.end())
+      of.writers.push_back(sample.info.writer);
     if (qos.ownership == Ownership::exclusive) {
-      if (of.owned && of.owner != sample.info.writer && (writer.qos.strength < of.strength || (writer.qos.strength == of.strength && of.owner < sample.info.writer)))
+      if (of.owned && of.owner != sample.info.writer &&
+          (writer.qos.strength < of.strength || (writer.qos.strength == of.strength && of.owner < sample.info.writer)))
         if (auto* owner = writer_of(of.owner); owner && !owner->lapsed(now)) return true;
       of.owned = true, of.owner = sample.info.writer, of.strength = writer.qos.strength;
     }
@@ -277,7 +283,8 @@ struct ReaderCore {
         of.heard_ns = 0;
         if (!it->first.empty() && !of.disposed) {
           Sample last;
-          const auto payload = payload_of_key(*type, Bytes(reinterpret_cast<const std::byte*>(it->first.data()), it->first.size()));
+          const auto payload =
+              payload_of_key(*type, Bytes(reinterpret_cast<const std::byte*>(it->first.data()), it->first.size()));
           last.payload = std::make_shared_for_overwrite<std::byte[]>(payload.size());
           std::copy(payload.begin(), payload.end(), last.payload.get());
           last.bytes = payload.size();
@@ -296,15 +303,14 @@ struct ReaderCore {
 struct Domain {
   std::mutex mutex;
   std::vector<std::shared_ptr<ParticipantCore>> participants;
-  std::unordered_map<std::string, std::pair<std::vector<std::shared_ptr<WriterCore>>, std::vector<std::shared_ptr<ReaderCore>>>> topics;
+  std::unordered_map<std::string,
+                     std::pair<std::vector<std::shared_ptr<WriterCore>>, std::vector<std::shared_ptr<ReaderCore>>>>
+      topics;
 
-  template <typename Core>
-  void leave(const std::shared_ptr<Core>& core) {
+  template <typename Core> void leave(const std::shared_ptr<Core>& core) {
     const auto topic = topics.find(core->topic);
-    if constexpr (std::is_same_v<Core, WriterCore>)
-      std::erase(topic->second.first, core);
-    else
-      std::erase(topic->second.second, core);
+    if constexpr (std::is_same_v<Core, WriterCore>) std::erase(topic->second.first, core);
+    else std::erase(topic->second.second, core);
     if (topic->second.first.empty() && topic->second.second.empty()) topics.erase(topic);
   }
 };
@@ -319,7 +325,8 @@ Domain& domain_of(std::uint32_t number) {
 
 /// With the domain's lock held.
 void meet(const std::shared_ptr<WriterCore>& writer, const std::shared_ptr<ReaderCore>& reader) {
-  if (writer->type->name != reader->type->name || !share_partition(writer->qos.partitions, reader->qos.partitions)) return;
+  if (writer->type->name != reader->type->name || !share_partition(writer->qos.partitions, reader->qos.partitions))
+    return;
   const std::lock_guard writer_lock(writer->mutex);
   const std::lock_guard reader_lock(reader->mutex);
   if (const char* policy = conflict(writer->qos, reader->qos)) {
@@ -329,7 +336,8 @@ void meet(const std::shared_ptr<WriterCore>& writer, const std::shared_ptr<Reade
   }
   ++writer->status.matched_ever, ++reader->status.matched_ever;
   const bool reliable = reader->qos.reliability == Reliability::reliable;
-  writer->matches.push_back({reader, reliable && writer->qos.reliability == Reliability::reliable && writer->qos.history == History::keep_all &&
+  writer->matches.push_back({reader, reliable && writer->qos.reliability == Reliability::reliable &&
+                                         writer->qos.history == History::keep_all &&
                                          reader->qos.history == History::keep_all});
   reader->matches.push_back({writer, writer->lapses.load()});
   reader->match_bell.ring();
@@ -418,18 +426,19 @@ class NullWriter final : public WriterPort {
       }
       std::unique_lock reader_lock(full->mutex);
       while (full->full() && !full->closed) {
-        if (!give_up_ns)
-          full->space.wait(reader_lock);
-        else if (full->space.wait_until(reader_lock, at(give_up_ns)) == std::cv_status::timeout)
-          break;
+        if (!give_up_ns) full->space.wait(reader_lock);
+        else if (full->space.wait_until(reader_lock, at(give_up_ns)) == std::cv_status::timeout) break;
       }
       if (full->full() && !full->closed)
-        return Error{"bus.timed_out", "a reader of " + core.topic + " holds " + std::to_string(full->data) + " samples and took none within " + std::to_string(core.qos.max_blocking_s) + " s",
+        return Error{"bus.timed_out",
+                     "a reader of " + core.topic + " holds " + std::to_string(full->data) +
+                         " samples and took none within " + std::to_string(core.qos.max_blocking_s) + " s",
                      "let the reader take, or raise max_samples or max_blocking_s"};
     }
   }
 
-  /// A place in every reader that is waited with, or in none and the first that has no place. With the writer's lock held.
+  /// A place in every reader that is waited with, or in none and the first that has no place. With the writer's lock
+  /// held.
   std::shared_ptr<ReaderCore> reserve() {
     for (std::size_t k = 0; k < core_->matches.size(); ++k) {
       if (!core_->matches[k].may_wait) continue;
@@ -461,7 +470,8 @@ class NullWriter final : public WriterPort {
       if (of.written_ns) core.status.deadline_missed += (now - of.written_ns) / core.deadline_ns;
       of.written_ns = sample.info.has_data ? now : 0;
     }
-    if (core.qos.durability == Durability::transient_local) sample.info.has_data ? core.remember(sample) : core.forget(sample.key);
+    if (core.qos.durability == Durability::transient_local)
+      sample.info.has_data ? core.remember(sample) : core.forget(sample.key);
     for (const auto& match : core.matches) {
       ReaderCore& reader = *match.reader;
       const std::lock_guard lock(reader.mutex);
@@ -570,14 +580,15 @@ class NullWaiter final : public WaiterPort {
   Result<void> attach(ReaderPort& reader, std::uint64_t tag) override {
     auto* mine = dynamic_cast<NullReader*>(&reader);
     if (!mine || mine->core()->participant != participant_)
-      return Error{"bus.open", "a waiter waits for readers of its own participant only", "make the waiter from the bus that made the reader"};
+      return Error{"bus.open", "a waiter waits for readers of its own participant only",
+                   "make the waiter from the bus that made the reader"};
     {
       const std::lock_guard lock(mine->core()->mutex);
       mine->core()->bells.push_back(bell_);
     }
     const std::lock_guard lock(mutex_);
     readers_.emplace_back(mine->core(), tag);
-    bell_->ring();   // whoever sleeps has to look at this reader as well
+    bell_->ring();  // whoever sleeps has to look at this reader as well
     return {};
   }
   void detach(ReaderPort& reader) override {
@@ -657,7 +668,9 @@ class NullParticipant final : public ParticipantPort {
     readers.push_back(core);
     return std::unique_ptr<ReaderPort>(std::make_unique<NullReader>(core, domain_));
   }
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<NullWaiter>(core_)); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override {
+    return std::unique_ptr<WaiterPort>(std::make_unique<NullWaiter>(core_));
+  }
   std::vector<Participant> peers() override {
     const std::lock_guard lock(domain_.mutex);
     std::vector<Participant> found;
@@ -670,8 +683,8 @@ class NullParticipant final : public ParticipantPort {
     std::vector<Endpoint> found;
     const auto add = [&](const auto& core, bool writes) {
       if (core->participant != core_)
-        found.push_back({core->guid, core->participant->about.guid, writes, core->topic, core->type->name, core->qos.partitions, core->qos.reliability, core->qos.durability,
-                         core->qos.user_data});
+        found.push_back({core->guid, core->participant->about.guid, writes, core->topic, core->type->name,
+                         core->qos.partitions, core->qos.reliability, core->qos.durability, core->qos.user_data});
     };
     for (const auto& [name, topic] : domain_.topics) {
       for (const auto& writer : topic.first) add(writer, true);
@@ -692,24 +705,29 @@ Result<std::unique_ptr<ParticipantPort>> open_null(const Profile& profile) {
   core->domain = profile.domain;
   core->spin_s = profile.spin_s;
   core->about.guid = guid_of(core->number, 0);
-  core->about.name = profile.participant.empty() ? std::string(program_invocation_short_name) + ' ' + std::to_string(getpid()) : profile.participant;
+  core->about.name = profile.participant.empty()
+                         ? std::string(program_invocation_short_name) + ' ' + std::to_string(getpid())
+                         : profile.participant;
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0) core->about.host = host;
   core->about.pid = getpid();
-  return std::unique_ptr<ParticipantPort>(std::make_unique<NullParticipant>(std::move(core), domain_of(profile.domain)));
+  return std::unique_ptr<ParticipantPort>(
+      std::make_unique<NullParticipant>(std::move(core), domain_of(profile.domain)));
 }
 
 Caps caps_of_null() {
   Caps caps;
   caps.partitions = caps.partition_wildcards = true;
-  caps.durability = caps.liveliness = caps.deadline = caps.lifespan = caps.ownership = caps.ownership_best_effort = caps.order_by_source = true;
+  caps.durability = caps.liveliness = caps.deadline = caps.lifespan = caps.ownership = caps.ownership_best_effort =
+      caps.order_by_source = true;
   return caps;
 }
 
 }  // namespace
 
 const ImplementationEntry& null_implementation() {
-  static const ImplementationEntry entry{"null", [] { return SONDE_VERSION; }, caps_of_null, open_null, []() -> std::size_t { return 0; }};
+  static const ImplementationEntry entry{"null", [] { return SONDE_VERSION; }, caps_of_null, open_null,
+                                         []() -> std::size_t { return 0; }};
   return entry;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-/// Names with wildcards, of partitions and of servers: '*' is any characters, also none and '/', '?' is one. Any-thread.
+/// Names with wildcards, of partitions and of servers: '*' is any characters, also none and '/', '?' is one.
+/// Any-thread.
 
 #include <string_view>
 
@@ -11,14 +12,10 @@ inline bool is_pattern(std::string_view text) { return text.find_first_of("*?") 
 inline bool fits(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = pattern.npos, resume = 0;
   while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*')
-      star = p++, resume = t;
-    else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]))
-      ++p, ++t;
-    else if (star != pattern.npos)
-      p = star + 1, t = ++resume;
-    else
-      return false;
+    if (p < pattern.size() && pattern[p] == '*') star = p++, resume = t;
+    else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) ++p, ++t;
+    else if (star != pattern.npos) p = star + 1, t = ++resume;
+    else return false;
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();

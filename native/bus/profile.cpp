@@ -1,4 +1,5 @@
-// Profiles: XML to Profile and back. What each element may have stands in tables, from which it is read, refused, listed and documented.
+// Profiles: XML to Profile and back. What each element may have stands in tables, from which it is read, refused,
+// listed and documented.
 #include "bus/profile.hpp"
 
 #include <fcntl.h>
@@ -28,19 +29,22 @@ namespace sonde::bus {
 namespace {
 
 constexpr std::size_t most_file_bytes = 1u << 20;
-constexpr std::size_t most_list_words = 64;       // interfaces, partitions, servers
+constexpr std::size_t most_list_words = 64;  // interfaces, partitions, servers
 constexpr std::size_t most_peers = 4096;
 constexpr std::size_t most_types = 1024, most_topics = 4096;
-constexpr unsigned most_participants = 120;       // of one host and domain: what DDSI-RTPS has ports for
-constexpr double longest_s = 36525.0 * 86400.0;   // as parse_duration()
-constexpr double most_spin_s = 0.01;              // more is no wait any more
+constexpr unsigned most_participants = 120;      // of one host and domain: what DDSI-RTPS has ports for
+constexpr double longest_s = 36525.0 * 86400.0;  // as parse_duration()
+constexpr double most_spin_s = 0.01;             // more is no wait any more
 constexpr std::uint32_t most_int = 0x7fffffff;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 bool is_name(std::string_view text, std::string_view besides, std::size_t most) {
-  return !text.empty() && text.size() <= most &&
-      std::all_of(text.begin(), text.end(), [&](char c) { return is_word_character(c) || besides.find(c) != std::string_view::npos; });
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_word_character(c) || besides.find(c) != std::string_view::npos;
+  });
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -81,8 +85,7 @@ std::string exact_duration(double seconds) {
 }
 
 /// An attribute of an element that fills an Into; `write` gives a text that `read` makes the same of.
-template <typename Into>
-struct Attribute {
+template <typename Into> struct Attribute {
   const char* name;
   std::function<Wrong(Into&, std::string_view)> read;
   std::function<std::string(const Into&)> write = {};
@@ -91,7 +94,8 @@ struct Attribute {
 };
 
 template <typename Into, typename Value>
-Attribute<Into> choice(const char* name, Value Into::*member, const std::vector<std::pair<std::string, Value>>& values) {
+Attribute<Into> choice(const char* name, Value Into::* member,
+                       const std::vector<std::pair<std::string, Value>>& values) {
   std::vector<std::string> words;
   for (const auto& [word, value] : values) words.push_back(word);
   return {name,
@@ -111,17 +115,18 @@ Attribute<Into> choice(const char* name, Value Into::*member, const std::vector<
           words};
 }
 
-template <typename Into>
-Attribute<Into> yes_no(const char* name, bool Into::*member) {
+template <typename Into> Attribute<Into> yes_no(const char* name, bool Into::* member) {
   return choice<Into, bool>(name, member, {{"yes", true}, {"no", false}});
 }
 
 template <typename Into, typename Number>
-Attribute<Into> whole(const char* name, Number Into::*member, std::int64_t least, std::int64_t most) {
-  return {name, [=](Into& into, std::string_view text) -> Wrong {
+Attribute<Into> whole(const char* name, Number Into::* member, std::int64_t least, std::int64_t most) {
+  return {name,
+          [=](Into& into, std::string_view text) -> Wrong {
             std::int64_t value = 0;
             if (!number(text, value) || value < least || value > most)
-              return {shown(text) + " is no whole number within bounds", "allowed: " + std::to_string(least) + " to " + std::to_string(most)};
+              return {shown(text) + " is no whole number within bounds",
+                      "allowed: " + std::to_string(least) + " to " + std::to_string(most)};
             into.*member = static_cast<Number>(value);
             return {};
           },
@@ -129,12 +134,14 @@ Attribute<Into> whole(const char* name, Number Into::*member, std::int64_t least
 }
 
 template <typename Into, typename Number>
-Attribute<Into> size(const char* name, Number Into::*member, std::uint64_t least, std::uint64_t most) {
-  return {name, [=](Into& into, std::string_view text) -> Wrong {
+Attribute<Into> size(const char* name, Number Into::* member, std::uint64_t least, std::uint64_t most) {
+  return {name,
+          [=](Into& into, std::string_view text) -> Wrong {
             const auto bytes = parse_size(text);
             if (!bytes) return wrong(bytes.error());
             if (*bytes < least || *bytes > most)
-              return {shown(text) + " is out of bounds", "allowed: " + format_size(least, true) + " to " + format_size(most, true)};
+              return {shown(text) + " is out of bounds",
+                      "allowed: " + format_size(least, true) + " to " + format_size(most, true)};
             into.*member = static_cast<Number>(*bytes);
             return {};
           },
@@ -143,14 +150,16 @@ Attribute<Into> size(const char* name, Number Into::*member, std::uint64_t least
 
 enum class Endless { no, yes };
 template <typename Into>
-Attribute<Into> duration(const char* name, double Into::*member, Endless endless = Endless::no) {
-  return {name, [=](Into& into, std::string_view text) -> Wrong {
+Attribute<Into> duration(const char* name, double Into::* member, Endless endless = Endless::no) {
+  return {name,
+          [=](Into& into, std::string_view text) -> Wrong {
             if (endless == Endless::yes && text == "forever") {
               into.*member = forever;
               return {};
             }
             const auto seconds = parse_duration(text);
-            if (!seconds) return {seconds.error().what, seconds.error().hint + (endless == Endless::yes ? ", or forever" : "")};
+            if (!seconds)
+              return {seconds.error().what, seconds.error().hint + (endless == Endless::yes ? ", or forever" : "")};
             into.*member = *seconds;
             return {};
           },
@@ -158,27 +167,30 @@ Attribute<Into> duration(const char* name, double Into::*member, Endless endless
 }
 
 template <typename Into>
-Attribute<Into> text_value(const char* name, std::string Into::*member, std::size_t most = 255) {
-  return {name, [=](Into& into, std::string_view text) -> Wrong {
+Attribute<Into> text_value(const char* name, std::string Into::* member, std::size_t most = 255) {
+  return {name,
+          [=](Into& into, std::string_view text) -> Wrong {
             if (text.empty()) return {"it is empty", "give a value, or leave it out"};
-            if (text.size() > most) return {"it has " + std::to_string(text.size()) + " B", "allowed: up to " + std::to_string(most)};
+            if (text.size() > most)
+              return {"it has " + std::to_string(text.size()) + " B", "allowed: up to " + std::to_string(most)};
             into.*member = text;
             return {};
           },
           [member](const Into& from) { return from.*member; }};
 }
 
-template <typename Into>
-Attribute<Into> required(Attribute<Into> attribute) {
+template <typename Into> Attribute<Into> required(Attribute<Into> attribute) {
   attribute.required = true;
   return attribute;
 }
 
 template <typename Into>
-Attribute<Into> list(const char* name, std::vector<std::string> Into::*member, std::size_t most = most_list_words) {
-  return {name, [=](Into& into, std::string_view text) -> Wrong {
+Attribute<Into> list(const char* name, std::vector<std::string> Into::* member, std::size_t most = most_list_words) {
+  return {name,
+          [=](Into& into, std::string_view text) -> Wrong {
             auto words = words_of(text);
-            if (words.size() > most) return {"it has " + std::to_string(words.size()) + " words", "allowed: up to " + std::to_string(most)};
+            if (words.size() > most)
+              return {"it has " + std::to_string(words.size()) + " words", "allowed: up to " + std::to_string(most)};
             into.*member = std::move(words);
             return {};
           },
@@ -195,7 +207,8 @@ Wrong read_peers(Discovery& into, std::string_view text) {
       const std::size_t colon = word.find(':', std::min(word.rfind(']'), word.size()));
       const auto hosts = hostlist_expand(std::string_view(word).substr(0, colon));
       if (!hosts) return wrong(hosts.error());
-      for (const auto& host : *hosts) into.peers.push_back(colon == std::string::npos ? host : host + word.substr(colon));
+      for (const auto& host : *hosts)
+        into.peers.push_back(colon == std::string::npos ? host : host + word.substr(colon));
     }
     if (into.peers.size() > most_peers)
       return {"it has more than " + std::to_string(most_peers) + " peers", "take a discovery server: kind=\"server\""};
@@ -244,7 +257,8 @@ const std::vector<Attribute<RootDraft>> root_attributes{required(whole("version"
 const std::vector<Attribute<Draft>> profile_attributes{
     {"name",
      [](Draft& into, std::string_view text) -> Wrong {
-       if (!is_name(text, "-.", 64)) return {shown(text) + " is no name", "allowed: 1 to 64 letters, digits, '_', '-', '.'"};
+       if (!is_name(text, "-.", 64))
+         return {shown(text) + " is no name", "allowed: 1 to 64 letters, digits, '_', '-', '.'"};
        into.name = text;
        return {};
      },
@@ -261,20 +275,26 @@ const std::vector<Attribute<Draft>> profile_attributes{
          return {};
        }
        const auto seconds = parse_duration(text);
-       if (!seconds || *seconds > most_spin_s) return {shown(text) + " is no time to look for", "allowed: auto, never, or up to 10 ms, as 100us"};
+       if (!seconds || *seconds > most_spin_s)
+         return {shown(text) + " is no time to look for", "allowed: auto, never, or up to 10 ms, as 100us"};
        into.spin_s = *seconds;
        return {};
      },
-     [](const Draft& from) { return from.spin_s < 0 ? "auto" : from.spin_s == 0 ? "never" : exact_duration(from.spin_s); }},
+     [](const Draft& from) {
+       return from.spin_s < 0 ? "auto" : from.spin_s == 0 ? "never" : exact_duration(from.spin_s);
+     }},
     yes_no("unprotected", &Draft::unprotected),
 };
 
 const std::vector<Attribute<Transport>> transport_attributes{
     required(choice<Transport, TransportKind>("kind", &Transport::kind,
-                                              {{"udp4", TransportKind::udp4}, {"udp6", TransportKind::udp6}, {"tcp4", TransportKind::tcp4},
+                                              {{"udp4", TransportKind::udp4},
+                                               {"udp6", TransportKind::udp6},
+                                               {"tcp4", TransportKind::tcp4},
                                                {"shared-memory", TransportKind::shared_memory}})),
-    choice<Transport, Multicast>("multicast", &Transport::multicast,
-                                 {{"none", Multicast::none}, {"discovery", Multicast::discovery}, {"all", Multicast::all}}),
+    choice<Transport, Multicast>(
+        "multicast", &Transport::multicast,
+        {{"none", Multicast::none}, {"discovery", Multicast::discovery}, {"all", Multicast::all}}),
     list("interfaces", &Transport::interfaces),
     size("receive-buffer", &Transport::receive_buffer_bytes, 1024, most_int),
     size("send-buffer", &Transport::send_buffer_bytes, 1024, most_int),
@@ -284,7 +304,8 @@ const std::vector<Attribute<Transport>> transport_attributes{
 
 const std::vector<Attribute<Discovery>> discovery_attributes{
     required(choice<Discovery, DiscoveryKind>(
-        "kind", &Discovery::kind, {{"simple", DiscoveryKind::simple}, {"peers", DiscoveryKind::peers}, {"server", DiscoveryKind::server}})),
+        "kind", &Discovery::kind,
+        {{"simple", DiscoveryKind::simple}, {"peers", DiscoveryKind::peers}, {"server", DiscoveryKind::server}})),
     {"peers", read_peers, [](const Discovery& from) { return spaced(from.peers); }},
     list("servers", &Discovery::servers),
     yes_no("serve", &Discovery::serve),
@@ -296,14 +317,16 @@ const std::vector<Attribute<Discovery>> discovery_attributes{
 /// The six files of DDS Security, and how they are called in a folder of `sonde bus keys`.
 struct SecurityFile {
   const char* attribute;
-  std::string Security::*member;
+  std::string Security::* member;
   bool own;  ///< in the identity's folder
   const char* file;
 };
-constexpr SecurityFile security_files[] = {
-    {"identity-ca", &Security::identity_ca, false, "identity_ca.pem"}, {"certificate", &Security::certificate, true, "cert.pem"},
-    {"private-key", &Security::private_key, true, "key.pem"},          {"permissions-ca", &Security::permissions_ca, false, "permissions_ca.pem"},
-    {"governance", &Security::governance, false, "governance.p7s"},    {"permissions", &Security::permissions, true, "permissions.p7s"}};
+constexpr SecurityFile security_files[] = {{"identity-ca", &Security::identity_ca, false, "identity_ca.pem"},
+                                           {"certificate", &Security::certificate, true, "cert.pem"},
+                                           {"private-key", &Security::private_key, true, "key.pem"},
+                                           {"permissions-ca", &Security::permissions_ca, false, "permissions_ca.pem"},
+                                           {"governance", &Security::governance, false, "governance.p7s"},
+                                           {"permissions", &Security::permissions, true, "permissions.p7s"}};
 
 constexpr const char* allowed_identity = "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first";
 bool is_identity(std::string_view text) { return is_name(text, "-.", 64) && !text.starts_with('.'); }
@@ -311,13 +334,15 @@ bool is_identity(std::string_view text) { return is_name(text, "-.", 64) && !tex
 const std::vector<Attribute<SecurityDraft>> security_attributes = [] {
   std::vector<Attribute<SecurityDraft>> all{text_value("folder", &SecurityDraft::folder, 4095),
                                             {"identity", [](SecurityDraft& into, std::string_view text) -> Wrong {
-                                               if (!is_identity(text)) return {shown(text) + " is no identity", allowed_identity};
+                                               if (!is_identity(text))
+                                                 return {shown(text) + " is no identity", allowed_identity};
                                                into.identity = text;
                                                return {};
                                              }}};
   for (const auto& file : security_files)
     all.push_back({file.attribute,
-                   [member = file.member, read = text_value("", &NameDraft::name, 4095).read](SecurityDraft& into, std::string_view text) -> Wrong {
+                   [member = file.member, read = text_value("", &NameDraft::name, 4095).read](
+                       SecurityDraft& into, std::string_view text) -> Wrong {
                      NameDraft path;
                      if (auto bad = read(path, text)) return bad;
                      into.files.*member = path.name;
@@ -328,20 +353,25 @@ const std::vector<Attribute<SecurityDraft>> security_attributes = [] {
 }();
 
 const std::vector<Attribute<Qos>> qos_attributes{
-    choice<Qos, Reliability>("reliability", &Qos::reliability, {{"reliable", Reliability::reliable}, {"best-effort", Reliability::best_effort}}),
+    choice<Qos, Reliability>("reliability", &Qos::reliability,
+                             {{"reliable", Reliability::reliable}, {"best-effort", Reliability::best_effort}}),
     duration("max-blocking", &Qos::max_blocking_s, Endless::yes),
-    choice<Qos, Durability>("durability", &Qos::durability, {{"volatile", Durability::volatile_}, {"transient-local", Durability::transient_local}}),
-    choice<Qos, History>("history", &Qos::history, {{"keep-last", History::keep_last}, {"keep-all", History::keep_all}}),
+    choice<Qos, Durability>("durability", &Qos::durability,
+                            {{"volatile", Durability::volatile_}, {"transient-local", Durability::transient_local}}),
+    choice<Qos, History>("history", &Qos::history,
+                         {{"keep-last", History::keep_last}, {"keep-all", History::keep_all}}),
     whole("depth", &Qos::depth, 1, most_int),
     whole("max-samples", &Qos::max_samples, 1, most_int),
     duration("deadline", &Qos::deadline_s, Endless::yes),
     duration("lifespan", &Qos::lifespan_s, Endless::yes),
     duration("latency-budget", &Qos::latency_budget_s),
     choice<Qos, Liveliness>("liveliness", &Qos::liveliness,
-                            {{"automatic", Liveliness::automatic}, {"manual-by-participant", Liveliness::manual_by_participant},
+                            {{"automatic", Liveliness::automatic},
+                             {"manual-by-participant", Liveliness::manual_by_participant},
                              {"manual-by-topic", Liveliness::manual_by_topic}}),
     duration("lease", &Qos::lease_s, Endless::yes),
-    choice<Qos, Ownership>("ownership", &Qos::ownership, {{"shared", Ownership::shared}, {"exclusive", Ownership::exclusive}}),
+    choice<Qos, Ownership>("ownership", &Qos::ownership,
+                           {{"shared", Ownership::shared}, {"exclusive", Ownership::exclusive}}),
     whole("strength", &Qos::strength, -std::int64_t{most_int} - 1, most_int),
     choice<Qos, bool>("order", &Qos::order_by_source, {{"arrival", false}, {"source", true}}),
     list("partitions", &Qos::partitions),
@@ -349,9 +379,11 @@ const std::vector<Attribute<Qos>> qos_attributes{
 };
 
 const std::vector<Attribute<TopicDraft>> topic_attributes = [] {
-  std::vector<Attribute<TopicDraft>> all{required(text_value("name", &TopicDraft::name)), required(text_value("type", &TopicDraft::type))};
+  std::vector<Attribute<TopicDraft>> all{required(text_value("name", &TopicDraft::name)),
+                                         required(text_value("type", &TopicDraft::type))};
   for (const auto& of_qos : qos_attributes)
-    all.push_back({of_qos.name, [read = of_qos.read](TopicDraft& into, std::string_view text) { return read(into.qos, text); },
+    all.push_back({of_qos.name,
+                   [read = of_qos.read](TopicDraft& into, std::string_view text) { return read(into.qos, text); },
                    [write = of_qos.write](const TopicDraft& from) { return write(from.qos); }, of_qos.values});
   return all;
 }();
@@ -361,7 +393,8 @@ const std::vector<Attribute<Nothing>> idl_attributes{};
 const std::vector<Attribute<NameDraft>> declared_attributes{required(text_value("name", &NameDraft::name))};
 const std::vector<Attribute<NameDraft>> value_attributes{
     required(text_value("name", &NameDraft::name)),
-    {"value", [read = whole("", &NameDraft::value, -std::int64_t{most_int} - 1, most_int).read](NameDraft& into, std::string_view text) {
+    {"value", [read = whole("", &NameDraft::value, -std::int64_t{most_int} - 1, most_int).read](NameDraft& into,
+                                                                                                std::string_view text) {
        into.numbered = true;
        return read(into, text);
      }}};
@@ -372,7 +405,8 @@ const std::vector<Attribute<FieldDraft>> field_attributes{
     text_value("unit", &FieldDraft::unit),
     whole("bound", &FieldDraft::bound, 1, most_int),
     whole("array", &FieldDraft::array, 1, most_int),
-    {"sequence", [read = whole("", &FieldDraft::sequence, 1, most_int).read](FieldDraft& into, std::string_view text) -> Wrong {
+    {"sequence",
+     [read = whole("", &FieldDraft::sequence, 1, most_int).read](FieldDraft& into, std::string_view text) -> Wrong {
        into.is_sequence = true;
        if (text == "unbounded") return {};
        if (auto bad = read(into, text)) return {bad.why, bad.hint + ", or unbounded"};
@@ -406,8 +440,7 @@ const std::vector<std::string>& children_of(std::string_view element) {
 }
 
 /// Hands the attributes of an element on, whatever they fill.
-template <typename Visit>
-auto with_attributes(std::string_view element, const Visit& visit) {
+template <typename Visit> auto with_attributes(std::string_view element, const Visit& visit) {
   if (element == "sonde-bus") return visit(root_attributes);
   if (element == "profile") return visit(profile_attributes);
   if (element == "transport") return visit(transport_attributes);
@@ -425,9 +458,10 @@ auto with_attributes(std::string_view element, const Visit& visit) {
 // ---- reading
 
 const std::vector<std::pair<std::string, Kind>> type_words{
-    {"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},    {"int8", Kind::int8},     {"uint8", Kind::uint8},
-    {"int16", Kind::int16},     {"uint16", Kind::uint16}, {"int32", Kind::int32},   {"uint32", Kind::uint32}, {"int64", Kind::int64},
-    {"uint64", Kind::uint64},   {"float", Kind::float32}, {"double", Kind::float64}, {"string", Kind::string}};
+    {"boolean", Kind::boolean}, {"octet", Kind::octet},  {"char", Kind::char8},    {"int8", Kind::int8},
+    {"uint8", Kind::uint8},     {"int16", Kind::int16},  {"uint16", Kind::uint16}, {"int32", Kind::int32},
+    {"uint32", Kind::uint32},   {"int64", Kind::int64},  {"uint64", Kind::uint64}, {"float", Kind::float32},
+    {"double", Kind::float64},  {"string", Kind::string}};
 
 std::string beside(const std::string& folder, const std::string& path) {
   return path.empty() || path.front() == '/' || folder.empty() || folder == "." ? path : folder + "/" + path;
@@ -436,14 +470,17 @@ std::string beside(const std::string& folder, const std::string& path) {
 /// The text of a file, where things stand in it, and how to say so.
 class Document {
  public:
-  Document(std::string_view text, std::string file, std::string folder) : original_(text), file_(std::move(file)), folder_(std::move(folder)) {}
+  Document(std::string_view text, std::string file, std::string folder)
+      : original_(text), file_(std::move(file)), folder_(std::move(folder)) {}
 
   Result<pugi::xml_node> parse();
   Result<Profile> profile(pugi::xml_node root, std::string_view name) const;
 
  private:
   std::string where(std::size_t offset) const {
-    const auto line = 1 + std::count(original_.begin(), original_.begin() + static_cast<std::ptrdiff_t>(std::min(offset, original_.size())), '\n');
+    const auto line =
+        1 + std::count(original_.begin(),
+                       original_.begin() + static_cast<std::ptrdiff_t>(std::min(offset, original_.size())), '\n');
     return (file_.empty() ? "line " : file_ + ":") + std::to_string(line) + ": ";
   }
   /// Names and values lie in buffer_, where they were in the text.
@@ -451,9 +488,15 @@ class Document {
     const bool is = in_buffer >= buffer_.data() && in_buffer < buffer_.data() + buffer_.size();
     return where(is ? static_cast<std::size_t>(in_buffer - buffer_.data()) : 0);
   }
-  std::string where(pugi::xml_node node) const { return where(node.type() == pugi::node_element ? node.name() : node.value()); }
-  Error bad(const std::string& at, const std::string& what, const std::string& hint) const { return {"bus.bad_profile", at + what, hint}; }
-  Error within(pugi::xml_node node, const Error& error) const { return {error.code, where(node) + error.what, error.hint}; }
+  std::string where(pugi::xml_node node) const {
+    return where(node.type() == pugi::node_element ? node.name() : node.value());
+  }
+  Error bad(const std::string& at, const std::string& what, const std::string& hint) const {
+    return {"bus.bad_profile", at + what, hint};
+  }
+  Error within(pugi::xml_node node, const Error& error) const {
+    return {error.code, where(node) + error.what, error.hint};
+  }
   std::string called() const { return file_.empty() ? "the profile" : file_; }
 
   Result<void> refuse_entities() const;
@@ -473,7 +516,8 @@ class Document {
   pugi::xml_document tree_;
 };
 
-/// A reference to an entity would stay in the value as it is written: only the five of XML and numbers are meant by anybody.
+/// A reference to an entity would stay in the value as it is written: only the five of XML and numbers are meant by
+/// anybody.
 Result<void> Document::refuse_entities() const {
   const std::string_view text = original_;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -486,10 +530,12 @@ Result<void> Document::refuse_entities() const {
     const std::string_view name = text.substr(at + 1, std::min<std::size_t>(text.substr(at + 1, 12).find(';'), 12));
     const bool of_xml = name == "amp" || name == "lt" || name == "gt" || name == "quot" || name == "apos";
     const bool number = name.size() > 1 && name[0] == '#' &&
-                        (name[1] == 'x' ? name.size() > 2 && name.find_first_not_of("0123456789abcdefABCDEF", 2) == std::string_view::npos
-                         : name.find_first_not_of("0123456789", 1) == std::string_view::npos);
+                        (name[1] == 'x' ? name.size() > 2 && name.find_first_not_of("0123456789abcdefABCDEF", 2) ==
+                                                                 std::string_view::npos
+                                        : name.find_first_not_of("0123456789", 1) == std::string_view::npos);
     if (!of_xml && !number)
-      return bad(where(at), "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is not known",
+      return bad(where(at),
+                 "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is not known",
                  "allowed: &amp; &lt; &gt; &quot; &apos; and numbers, as &#233;");
   }
   return {};
@@ -499,7 +545,12 @@ Result<void> Document::refuse_entities() const {
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto lead = static_cast<unsigned char>(text[at]);
-    const std::size_t more = lead < 0x80 ? 0 : lead < 0xc2 ? 4 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : 4;
+    const std::size_t more = lead < 0x80   ? 0
+                             : lead < 0xc2 ? 4
+                             : lead < 0xe0 ? 1
+                             : lead < 0xf0 ? 2
+                             : lead < 0xf5 ? 3
+                                           : 4;
     if (more == 4 || more >= text.size() - at) return false;
     for (std::size_t k = 1; k <= more; ++k)
       if ((static_cast<unsigned char>(text[at + k]) & 0xc0) != 0x80) return false;
@@ -514,31 +565,39 @@ bool is_utf8(std::string_view text) {
 
 Result<pugi::xml_node> Document::parse() {
   if (original_.size() > most_file_bytes)
-    return bad("", called() + " has " + format_size(original_.size()) + "; allowed: up to " + format_size(most_file_bytes),
+    return bad("",
+               called() + " has " + format_size(original_.size()) + "; allowed: up to " + format_size(most_file_bytes),
                "put types into IDL files, and peers into host lists");
   if (const std::size_t nul = original_.find('\0'); nul != std::string::npos)
     return bad(where(nul), "there is a NUL byte", "a profile is XML in UTF-8");
   if (!is_utf8(original_)) return bad("", called() + " is not in UTF-8", "save it in UTF-8");
   if (auto ok = refuse_entities(); !ok) return ok.error();
   buffer_ = original_;
-  const auto parsed = tree_.load_buffer_inplace(buffer_.data(), buffer_.size(), pugi::parse_default | pugi::parse_doctype | pugi::parse_fragment,
-                                                pugi::encoding_utf8);
+  const auto parsed =
+      tree_.load_buffer_inplace(buffer_.data(), buffer_.size(),
+                                pugi::parse_default | pugi::parse_doctype | pugi::parse_fragment, pugi::encoding_utf8);
   if (!parsed) {
     std::string why = parsed.description();
-    if (!why.empty() && why.front() >= 'A' && why.front() <= 'Z') why.front() = static_cast<char>(why.front() - 'A' + 'a');
+    if (!why.empty() && why.front() >= 'A' && why.front() <= 'Z')
+      why.front() = static_cast<char>(why.front() - 'A' + 'a');
     return bad(where(static_cast<std::size_t>(std::max<std::ptrdiff_t>(parsed.offset, 0))), "this is no XML: " + why,
                "see docs/reference/bus-profile.md for an example");
   }
   pugi::xml_node root;
   for (const auto node : tree_) {
-    if (node.type() == pugi::node_doctype) return bad(where(node), "a DOCTYPE is not read", "take it out: entities and DTDs have no use here");
-    if (node.type() != pugi::node_element) return bad(where(node), "there is text outside of the elements: " + shown(node.value()), "take it out");
-    if (root) return bad(where(node), "there is a second element beside <sonde-bus>: <" + std::string(node.name()) + ">", "put it into <sonde-bus>");
+    if (node.type() == pugi::node_doctype)
+      return bad(where(node), "a DOCTYPE is not read", "take it out: entities and DTDs have no use here");
+    if (node.type() != pugi::node_element)
+      return bad(where(node), "there is text outside of the elements: " + shown(node.value()), "take it out");
+    if (root)
+      return bad(where(node), "there is a second element beside <sonde-bus>: <" + std::string(node.name()) + ">",
+                 "put it into <sonde-bus>");
     root = node;
   }
   if (!root) return bad("", called() + " has no element", "begin with <sonde-bus version=\"1\">");
   if (std::string_view(root.name()) != "sonde-bus")
-    return Error{"bus.unknown_key", where(root) + "the first element is " + shown(root.name()), "begin with <sonde-bus version=\"1\">"};
+    return Error{"bus.unknown_key", where(root) + "the first element is " + shown(root.name()),
+                 "begin with <sonde-bus version=\"1\">"};
   return root;
 }
 
@@ -552,11 +611,13 @@ Result<void> Document::read(pugi::xml_node node, const std::vector<Attribute<Int
     if (at == known.end()) {
       std::vector<std::string> names;
       for (const auto& k : known) names.emplace_back(k.name);
-      return Error{"bus.unknown_key", where(attribute.name()) + "<" + element + "> has no attribute " + shown(name) + nearest(name, names),
+      return Error{"bus.unknown_key",
+                   where(attribute.name()) + "<" + element + "> has no attribute " + shown(name) + nearest(name, names),
                    names.empty() ? "it has none" : "it has: " + joined(names)};
     }
     const std::string what = "<" + element + "> " + at->name + ": ";
-    if (!seen.insert(name).second) return bad(where(attribute.name()), "<" + element + "> has " + at->name + " twice", "leave one of them out");
+    if (!seen.insert(name).second)
+      return bad(where(attribute.name()), "<" + element + "> has " + at->name + " twice", "leave one of them out");
     if (std::any_of(value.begin(), value.end(), is_control))
       return bad(where(attribute.name()), what + shown(value) + " has a control character", "leave it out");
     if (const Wrong found = at->read(into, value)) return bad(where(attribute.name()), what + found.why, found.hint);
@@ -576,7 +637,8 @@ Result<void> Document::check_children(pugi::xml_node node) const {
   const std::string element = node.name();
   for (const auto child : node) {
     if (child.type() != pugi::node_element)
-      return bad(where(child), "<" + element + "> has text: " + shown(child.value()), "values stand in attributes: name=\"value\"");
+      return bad(where(child), "<" + element + "> has text: " + shown(child.value()),
+                 "values stand in attributes: name=\"value\"");
     if (std::find(allowed.begin(), allowed.end(), child.name()) == allowed.end()) {
       std::string elsewhere;
       for (const auto& e : elements)
@@ -602,7 +664,8 @@ Result<TypePtr> Document::read_enum(pugi::xml_node node) const {
     if (auto ok = check_children(child); !ok) return ok.error();
     if (auto ok = read(child, value_attributes, value); !ok) return ok.error();
     if (!value.numbered) {
-      if (next > most_int) return bad(where(child), "the value before " + shown(value.name) + " was the largest there is", "number it");
+      if (next > most_int)
+        return bad(where(child), "the value before " + shown(value.name) + " was the largest there is", "number it");
       value.value = static_cast<std::int32_t>(next);
     }
     next = std::int64_t{value.value} + 1;
@@ -637,24 +700,30 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
       if (!type && draft.type == name) type = its;
     }
     if (!type)
-      return bad(where(child), "<field> type: " + shown(draft.type) + " is no type that is declared before" + nearest(draft.type, words),
-                 "allowed: " + joined(words));
+      return bad(
+          where(child),
+          "<field> type: " + shown(draft.type) + " is no type that is declared before" + nearest(draft.type, words),
+          "allowed: " + joined(words));
     if (draft.array) type = array_of(type, draft.array);
     if (draft.is_sequence) type = sequence_of(type, draft.sequence);
     fields.push_back({draft.name, type, draft.key, draft.unit});
     if (fields.size() > limit::fields)
-      return bad(where(child), "<struct> " + declared.name + " has more than " + std::to_string(limit::fields) + " fields",
+      return bad(where(child),
+                 "<struct> " + declared.name + " has more than " + std::to_string(limit::fields) + " fields",
                  "put some of them into a structure of their own");
   }
   return structure(declared.name, std::move(fields));
 }
 
-Result<void> Document::add_type(pugi::xml_node node, const std::string& name, const TypePtr& type, Profile& profile) const {
+Result<void> Document::add_type(pugi::xml_node node, const std::string& name, const TypePtr& type,
+                                Profile& profile) const {
   const auto [at, fresh] = profile.types.emplace(name, type);
   if (!fresh && !equal(*at->second, *type))
-    return bad(where(node), "the type " + shown(name) + " is declared twice, with other fields", "rename one of them, or leave it out");
+    return bad(where(node), "the type " + shown(name) + " is declared twice, with other fields",
+               "rename one of them, or leave it out");
   if (profile.types.size() > most_types)
-    return bad(where(node), "there are more than " + std::to_string(most_types) + " types", "leave out those that no topic has");
+    return bad(where(node), "there are more than " + std::to_string(most_types) + " types",
+               "leave out those that no topic has");
   return {};
 }
 
@@ -706,21 +775,27 @@ Result<void> Document::read_topic(pugi::xml_node node, Profile& profile) const {
     for (const auto& [name, its] : profile.types)
       if (its->kind == Kind::structure) names.push_back(name);
     return bad(where(node), "<topic> type: there is no structure " + shown(draft.type) + nearest(draft.type, names),
-               names.empty() ? "declare it before, by <types idl=\"file.idl\"/> or in <types>" : "there are: " + joined(names));
+               names.empty() ? "declare it before, by <types idl=\"file.idl\"/> or in <types>"
+                             : "there are: " + joined(names));
   }
   std::set<std::string_view> seen;
   for (const auto child : node) {
-    if (!seen.insert(child.name()).second) return bad(where(child), "<topic> has <" + std::string(child.name()) + "> twice", "put all into one");
+    if (!seen.insert(child.name()).second)
+      return bad(where(child), "<topic> has <" + std::string(child.name()) + "> twice", "put all into one");
     if (auto ok = check_children(child); !ok) return ok;
-    if (auto ok = read(child, qos_attributes, std::string_view(child.name()) == "writer" ? topic.writer : topic.reader); !ok) return ok;
+    if (auto ok = read(child, qos_attributes, std::string_view(child.name()) == "writer" ? topic.writer : topic.reader);
+        !ok)
+      return ok;
   }
   for (const auto& [qos, of] : {std::pair{&topic.writer, "writer"}, {&topic.reader, "reader"}})
     if (auto ok = check(*qos); !ok)
-      return bad(where(node), "the " + std::string(of) + " of topic " + topic.name + ": " + ok.error().what, ok.error().hint);
+      return bad(where(node), "the " + std::string(of) + " of topic " + topic.name + ": " + ok.error().what,
+                 ok.error().hint);
   if (!profile.topics.emplace(draft.name, topic).second)
     return bad(where(node), "the topic " + draft.name + " is declared twice", "leave one of them out");
   if (profile.topics.size() > most_topics)
-    return bad(where(node), "there are more than " + std::to_string(most_topics) + " topics", "leave out those that are not needed");
+    return bad(where(node), "there are more than " + std::to_string(most_topics) + " topics",
+               "leave out those that are not needed");
   return {};
 }
 
@@ -730,18 +805,19 @@ Result<Security> Document::read_security(pugi::xml_node node) const {
   if (auto ok = read(node, security_attributes, draft); !ok) return ok.error();
   // Programs with keys of their own share one profile: who each is, its environment says.
   if (const char* own = std::getenv("SONDE_BUS_IDENTITY"); own && *own && !draft.folder.empty()) {
-    if (!is_identity(own))
-      return bad("SONDE_BUS_IDENTITY: ", shown(own) + " is no identity", allowed_identity);
+    if (!is_identity(own)) return bad("SONDE_BUS_IDENTITY: ", shown(own) + " is no identity", allowed_identity);
     draft.identity = own;
   }
   if (draft.folder.empty() != draft.identity.empty())
     return bad(where(node),
-               std::string("<security> has ") + (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"),
+               std::string("<security> has ") +
+                   (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"),
                "give both, as 'sonde bus keys' made them: folder=\"keys\" identity=\"node-manager\"");
   for (const auto& file : security_files) {
     auto& path = draft.files.*file.member;
     if (path.empty() && draft.folder.empty())
-      return bad(where(node), std::string("<security> lacks ") + file.attribute, "give all six files, or folder and identity");
+      return bad(where(node), std::string("<security> lacks ") + file.attribute,
+                 "give all six files, or folder and identity");
     if (path.empty()) path = draft.folder + "/" + (file.own ? draft.identity + "/" : "") + file.file;
     path = beside(folder_, path);
   }
@@ -775,7 +851,8 @@ Result<Profile> Document::read_profile(pugi::xml_node root, pugi::xml_node node)
   for (const auto child : node) {
     const std::string_view element = child.name();
     if (element == "types" || element == "topic") continue;
-    if (!seen.insert(element).second) return bad(where(child), "<profile> has <" + std::string(element) + "> twice", "put all into one");
+    if (!seen.insert(element).second)
+      return bad(where(child), "<profile> has <" + std::string(element) + "> twice", "put all into one");
     if (auto ok = check_children(child); !ok) return ok.error();
     if (element == "transport")
       if (auto ok = read(child, transport_attributes, profile.transport); !ok) return ok.error();
@@ -805,7 +882,8 @@ Result<Profile> Document::profile(pugi::xml_node root, std::string_view name) co
     auto read_one = read_profile(root, node);
     if (!read_one) return read_one;
     const std::string its = read_one->name;
-    if (!profiles.emplace(its, std::move(*read_one)).second) return bad(where(node), "the profile " + its + " is there twice", "rename one of them");
+    if (!profiles.emplace(its, std::move(*read_one)).second)
+      return bad(where(node), "the profile " + its + " is there twice", "rename one of them");
   }
   std::vector<std::string> names;
   for (const auto& [its, profile] : profiles) names.push_back(its);
@@ -813,25 +891,29 @@ Result<Profile> Document::profile(pugi::xml_node root, std::string_view name) co
   if (name.empty() && names.size() == 1) return profiles.begin()->second;
   const auto at = profiles.find(name.empty() ? "default" : std::string(name));
   if (at == profiles.end() && name.empty())
-    return Error{"bus.no_profile", called() + " has several profiles, none is called default", "name one of: " + joined(names)};
+    return Error{"bus.no_profile", called() + " has several profiles, none is called default",
+                 "name one of: " + joined(names)};
   if (at == profiles.end())
-    return Error{"bus.no_profile", called() + " has no profile " + shown(name) + nearest(name, names), "it has: " + joined(names)};
+    return Error{"bus.no_profile", called() + " has no profile " + shown(name) + nearest(name, names),
+                 "it has: " + joined(names)};
   return at->second;
 }
 
 Result<std::string> text_of_file(const std::string& path) {
   const auto no_file = [&](const std::string& why) {
-    return Error{"bus.no_file", "cannot read the profile " + path + ": " + why, "correct its path; docs/reference/bus-profile.md has an example"};
+    return Error{"bus.no_file", "cannot read the profile " + path + ": " + why,
+                 "correct its path; docs/reference/bus-profile.md has an example"};
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would let us wait
   if (fd < 0) return no_file(std::strerror(errno));
-  struct stat found {};
+  struct stat found{};
   std::string text;
   Result<std::string> result = no_file("it is no file");
   if (::fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) {
     char part[65536];
     ssize_t n = 0;
-    while (text.size() <= most_file_bytes && (n = ::read(fd, part, sizeof part)) > 0) text.append(part, static_cast<std::size_t>(n));
+    while (text.size() <= most_file_bytes && (n = ::read(fd, part, sizeof part)) > 0)
+      text.append(part, static_cast<std::size_t>(n));
     result = n < 0 ? Result<std::string>(no_file(std::strerror(errno))) : Result<std::string>(std::move(text));
   }
   ::close(fd);
@@ -842,10 +924,12 @@ Result<std::string> text_of_file(const std::string& path) {
 
 /// Those attributes in which `from` differs from what is assumed when they are left out.
 template <typename Into>
-void write_attributes(pugi::xml_node node, const std::vector<Attribute<Into>>& known, const Into& from, const Into& otherwise = {}) {
+void write_attributes(pugi::xml_node node, const std::vector<Attribute<Into>>& known, const Into& from,
+                      const Into& otherwise = {}) {
   for (const auto& k : known)
     if (k.write)
-      if (const std::string text = k.write(from); k.required || text != k.write(otherwise)) node.append_attribute(k.name).set_value(text.c_str());
+      if (const std::string text = k.write(from); k.required || text != k.write(otherwise))
+        node.append_attribute(k.name).set_value(text.c_str());
 }
 
 struct Text final : pugi::xml_writer {
@@ -858,18 +942,24 @@ Error bad_profile(const std::string& what, const std::string& hint) { return {"b
 Result<void> check_transport(const Transport& t) {
   const bool groups = t.kind == TransportKind::udp4 || t.kind == TransportKind::udp6;
   if (t.multicast == Multicast::all && !groups)
-    return bad_profile("multicast=\"all\" is of udp4 and udp6: other transports have no groups", "leave multicast out, or take kind=\"udp4\"");
+    return bad_profile("multicast=\"all\" is of udp4 and udp6: other transports have no groups",
+                       "leave multicast out, or take kind=\"udp4\"");
   if (t.port && t.kind != TransportKind::tcp4)
-    return bad_profile("a transport's port is of tcp4: the others' ports follow from the domain", "leave port out, or change the domain");
+    return bad_profile("a transport's port is of tcp4: the others' ports follow from the domain",
+                       "leave port out, or change the domain");
   if (t.kind == TransportKind::shared_memory && !t.interfaces.empty())
     return bad_profile("shared memory has no interfaces", "leave interfaces out, or take kind=\"udp4\"");
   for (const auto bytes : {t.receive_buffer_bytes, t.send_buffer_bytes})
     if (bytes > most_int)
-      return bad_profile("a socket buffer of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(most_int), "16MiB is much");
+      return bad_profile(
+          "a socket buffer of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(most_int),
+          "16MiB is much");
   if (t.max_message_bytes && (t.max_message_bytes < 1024 || t.max_message_bytes > 65500))
-    return bad_profile("datagrams of " + std::to_string(t.max_message_bytes) + " B at most; allowed: 1024 to 65500", "1400 fits Ethernet's frames");
+    return bad_profile("datagrams of " + std::to_string(t.max_message_bytes) + " B at most; allowed: 1024 to 65500",
+                       "1400 fits Ethernet's frames");
   if (t.interfaces.size() > most_list_words)
-    return bad_profile("there are " + std::to_string(t.interfaces.size()) + " interfaces; allowed: up to " + std::to_string(most_list_words),
+    return bad_profile("there are " + std::to_string(t.interfaces.size()) + " interfaces; allowed: up to " +
+                           std::to_string(most_list_words),
                        "name a network: 10.1.0.0/16");
   return {};
 }
@@ -887,30 +977,37 @@ Result<void> check_discovery(const Discovery& d) {
                          belongs(!d.backup.empty(), DiscoveryKind::server, "backup", "server")})
     if (!ok) return ok;
   if (d.kind == DiscoveryKind::peers && d.peers.empty())
-    return bad_profile("discovery by peers lacks the peers", "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
+    return bad_profile("discovery by peers lacks the peers",
+                       "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
   if (d.kind == DiscoveryKind::server && d.servers.empty())
     return bad_profile("discovery by a server lacks servers", "say where it is: servers=\"10.1.0.1:11811\"");
   if (!d.backup.empty() && !d.serve)
-    return bad_profile("a backup file is the server's, and this participant is none", "leave backup out, or say serve=\"yes\"");
+    return bad_profile("a backup file is the server's, and this participant is none",
+                       "leave backup out, or say serve=\"yes\"");
   for (const auto& word : d.peers) {
     auto peer = parse_peer(word);
     if (!peer) return peer.error();
     if (peer->number > most_participants)
-      return bad_profile("the peer " + shown(word) + " asks for " + std::to_string(peer->number) + " participants; allowed: up to " +
-                             std::to_string(most_participants) + " on one host in one domain",
+      return bad_profile("the peer " + shown(word) + " asks for " + std::to_string(peer->number) +
+                             " participants; allowed: up to " + std::to_string(most_participants) +
+                             " on one host in one domain",
                          "behind a peer's colon stands how many participants may run there, not a port");
   }
   if (d.servers.size() > most_list_words)
-    return bad_profile("there are " + std::to_string(d.servers.size()) + " servers; allowed: up to " + std::to_string(most_list_words), "name a few");
+    return bad_profile(
+        "there are " + std::to_string(d.servers.size()) + " servers; allowed: up to " + std::to_string(most_list_words),
+        "name a few");
   for (const auto& word : d.servers) {
     auto server = parse_peer(word);
     if (!server) return server.error();
     if (!server->number) return bad_profile("the server " + shown(word) + " has no port", "write " + word + ":11811");
   }
   if (!(d.lease_s > 0) || d.lease_s > longest_s)
-    return bad_profile("a participant's lease of " + exact_duration(d.lease_s) + "; allowed: above 0, and finite", "10s is usual");
+    return bad_profile("a participant's lease of " + exact_duration(d.lease_s) + "; allowed: above 0, and finite",
+                       "10s is usual");
   if (!(d.announce_s >= 0) || d.announce_s >= d.lease_s)
-    return bad_profile("announcements every " + exact_duration(d.announce_s) + " are too seldom for a lease of " + exact_duration(d.lease_s),
+    return bad_profile("announcements every " + exact_duration(d.announce_s) + " are too seldom for a lease of " +
+                           exact_duration(d.lease_s),
                        "make announce a third of the lease, or leave it out");
   return {};
 }
@@ -918,9 +1015,12 @@ Result<void> check_discovery(const Discovery& d) {
 /// Of paths and names that go into XML and into a DDS's own configuration.
 Result<void> check_text(const std::string& text, const char* what, std::size_t most = 4095) {
   if (text.size() > most)
-    return bad_profile(std::string(what) + " has " + std::to_string(text.size()) + " B; allowed: up to " + std::to_string(most), "shorten it");
+    return bad_profile(
+        std::string(what) + " has " + std::to_string(text.size()) + " B; allowed: up to " + std::to_string(most),
+        "shorten it");
   if (std::any_of(text.begin(), text.end(), is_control) || !is_utf8(text))
-    return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not in UTF-8", "correct it");
+    return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not in UTF-8",
+                       "correct it");
   return {};
 }
 
@@ -942,86 +1042,109 @@ Result<void> check_topic_name(std::string_view name) {
   if (is_name(name, "/:", limit::name_bytes)) return {};
   return Error{"bus.bad_name",
                "the topic name " + shown(name) +
-                   (name.size() > limit::name_bytes ? " has " + std::to_string(name.size()) + " B" : " is no name that every DDS takes"),
+                   (name.size() > limit::name_bytes ? " has " + std::to_string(name.size()) + " B"
+                                                    : " is no name that every DDS takes"),
                "allowed: 1 to 255 letters, digits, '_', '/', ':'"};
 }
 
 Result<void> check(const Qos& qos) {
   const auto bad = [](const std::string& what, const std::string& hint) { return Error{"bus.bad_qos", what, hint}; };
   if (qos.history == History::keep_last && (qos.depth < 1 || qos.depth > most_int))
-    return bad("a depth of " + std::to_string(qos.depth) + "; allowed: 1 to " + std::to_string(most_int), "depth=\"1\" keeps the last sample alone");
+    return bad("a depth of " + std::to_string(qos.depth) + "; allowed: 1 to " + std::to_string(most_int),
+               "depth=\"1\" keeps the last sample alone");
   if (qos.history == History::keep_last && qos.max_samples)
     return bad("max-samples is of history keep-all", "say history=\"keep-all\", or limit by depth");
   if (qos.max_samples > most_int)
-    return bad("max-samples of " + std::to_string(qos.max_samples) + "; allowed: up to " + std::to_string(most_int), "leave it out");
+    return bad("max-samples of " + std::to_string(qos.max_samples) + "; allowed: up to " + std::to_string(most_int),
+               "leave it out");
   struct Time {
     const char* name;
     double value_s;
     bool zero, endless;
   };
-  for (const auto& [name, value_s, zero, endless]
-       : {Time{"max-blocking", qos.max_blocking_s, true, true}, {"deadline", qos.deadline_s, false, true}, {"lifespan", qos.lifespan_s, false, true},
-                                                     {"lease", qos.lease_s, false, true}, {"latency-budget", qos.latency_budget_s, true, false}}) {
+  for (const auto& [name, value_s, zero, endless] : {Time{"max-blocking", qos.max_blocking_s, true, true},
+                                                     {"deadline", qos.deadline_s, false, true},
+                                                     {"lifespan", qos.lifespan_s, false, true},
+                                                     {"lease", qos.lease_s, false, true},
+                                                     {"latency-budget", qos.latency_budget_s, true, false}}) {
     const bool fits = value_s > 0 ? value_s <= longest_s || (endless && std::isinf(value_s)) : zero && value_s == 0;
-    if (!fits) return bad(std::string(name) + " of " + (std::isnan(value_s) ? "nan" : exact_duration(value_s)) + "; allowed: " +
-                          (zero ? "0 s and above" : "above 0 s") + (endless ? ", or forever" : ", up to 36525 d"), "write it like 500ms");
+    if (!fits)
+      return bad(std::string(name) + " of " + (std::isnan(value_s) ? "nan" : exact_duration(value_s)) + "; allowed: " +
+                     (zero ? "0 s and above" : "above 0 s") + (endless ? ", or forever" : ", up to 36525 d"),
+                 "write it like 500ms");
   }
   if (qos.strength && qos.ownership == Ownership::shared)
     return bad("strength is of ownership exclusive", "say ownership=\"exclusive\", or leave strength out");
   if (qos.partitions.size() > most_list_words)
-    return bad("there are " + std::to_string(qos.partitions.size()) + " partitions; allowed: up to " + std::to_string(most_list_words),
+    return bad("there are " + std::to_string(qos.partitions.size()) + " partitions; allowed: up to " +
+                   std::to_string(most_list_words),
                "take a wildcard: Node*");
   for (const auto& partition : qos.partitions) {
     const auto taken = [](char c) { return !is_control(c) && c != ' ' && c != '[' && c != ']' && c != '\\'; };
-    if (partition.empty() || partition.size() > 255 || !is_utf8(partition) || !std::all_of(partition.begin(), partition.end(), taken))
+    if (partition.empty() || partition.size() > 255 || !is_utf8(partition) ||
+        !std::all_of(partition.begin(), partition.end(), taken))
       return bad("the partition " + shown(partition) + " is no name that every DDS reads alike",
                  "allowed: 1 to 255 characters without blanks, '[', ']', '\\'; '*' and '?' stand for any");
   }
   if (qos.user_data.size() > most_user_data)
-    return bad("user data of " + std::to_string(qos.user_data.size()) + " B; allowed: up to " + std::to_string(most_user_data) +
-               ", Sonde's own beside it", "put it into a topic");
+    return bad("user data of " + std::to_string(qos.user_data.size()) + " B; allowed: up to " +
+                   std::to_string(most_user_data) + ", Sonde's own beside it",
+               "put it into a topic");
   if (std::any_of(qos.user_data.begin(), qos.user_data.end(), is_control) || !is_utf8(qos.user_data))
-    return bad("the user data " + shown(qos.user_data) + " have a control character, or are not in UTF-8", "user data are text");
+    return bad("the user data " + shown(qos.user_data) + " have a control character, or are not in UTF-8",
+               "user data are text");
   return {};
 }
 
 Result<void> check(const Profile& profile) {
   if (!is_name(profile.name, "-.", 64))
-    return bad_profile("the profile's name " + shown(profile.name) + " is none", "allowed: 1 to 64 letters, digits, '_', '-', '.'");
+    return bad_profile("the profile's name " + shown(profile.name) + " is none",
+                       "allowed: 1 to 64 letters, digits, '_', '-', '.'");
   if (profile.domain > 232)
-    return bad_profile("domain " + std::to_string(profile.domain) + "; allowed: 0 to 232, for which DDSI-RTPS has ports", "take another");
+    return bad_profile(
+        "domain " + std::to_string(profile.domain) + "; allowed: 0 to 232, for which DDSI-RTPS has ports",
+        "take another");
   if (auto ok = check_text(profile.implementation, "the implementation", 64); !ok) return ok;
   if (auto ok = check_text(profile.participant, "the participant's name", 255); !ok) return ok;
   if (auto ok = check_transport(profile.transport); !ok) return ok;
   if (auto ok = check_discovery(profile.discovery); !ok) return ok;
   if (auto ok = check_text(profile.discovery.backup, "the backup file"); !ok) return ok;
   if (profile.security && profile.domain > 230)
-    return bad_profile("domain " + std::to_string(profile.domain) + " cannot be secured: DDS Security's documents name domains 0 to 230", "take one of these");
+    return bad_profile("domain " + std::to_string(profile.domain) +
+                           " cannot be secured: DDS Security's documents name domains 0 to 230",
+                       "take one of these");
   if (profile.security)
     for (const auto& file : security_files) {
       const std::string& path = (*profile.security).*file.member;
-      if (path.empty()) return bad_profile(std::string("security lacks ") + file.attribute, "give all six files, or folder and identity");
+      if (path.empty())
+        return bad_profile(std::string("security lacks ") + file.attribute,
+                           "give all six files, or folder and identity");
       if (auto ok = check_text(path, file.attribute); !ok) return ok;
     }
   for (const auto& [name, type] : profile.types) {
     if (!type || type->name != name)
-      return bad_profile("the type " + shown(name) + " is none, or is called otherwise", "enter types by their own names");
+      return bad_profile("the type " + shown(name) + " is none, or is called otherwise",
+                         "enter types by their own names");
     if (type->kind != Kind::structure) continue;  // an enumeration is part of structures only
     if (auto ok = check(*type); !ok) return ok;
   }
   for (const auto& [name, topic] : profile.topics) {
     if (auto ok = check_topic_name(name); !ok) return ok;
-    if (topic.name != name) return bad_profile("the topic " + name + " is called " + shown(topic.name), "enter topics by their own names");
+    if (topic.name != name)
+      return bad_profile("the topic " + name + " is called " + shown(topic.name), "enter topics by their own names");
     const auto type = profile.types.find(topic.type);
     if (type == profile.types.end() || type->second->kind != Kind::structure)
-      return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type), "enter its type, too");
+      return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type),
+                         "enter its type, too");
     for (const Qos* qos : {&topic.writer, &topic.reader})
-      if (auto ok = check(*qos); !ok) return Error{ok.error().code, "topic " + name + ": " + ok.error().what, ok.error().hint};
+      if (auto ok = check(*qos); !ok)
+        return Error{ok.error().code, "topic " + name + ": " + ok.error().what, ok.error().hint};
   }
   return {};
 }
 
-Result<Profile> parse_profile(std::string_view xml, std::string_view name, const std::string& folder, const std::string& file) {
+Result<Profile> parse_profile(std::string_view xml, std::string_view name, const std::string& folder,
+                              const std::string& file) {
   Document document(xml, file, folder);
   const auto root = document.parse();
   if (!root) return root.error();
@@ -1032,7 +1155,8 @@ Result<Profile> load_profile(const std::string& path, std::string_view name) {
   const auto text = text_of_file(path);
   if (!text) return text.error();
   const std::size_t slash = path.rfind('/');
-  return parse_profile(*text, name, slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1)), path);
+  return parse_profile(*text, name, slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1)),
+                       path);
 }
 
 std::string to_xml(const Profile& profile) {
@@ -1040,10 +1164,13 @@ std::string to_xml(const Profile& profile) {
   auto root = tree.append_child("sonde-bus");
   write_attributes(root, root_attributes, RootDraft{1});
   auto node = root.append_child("profile");
-  write_attributes(node, profile_attributes, Draft{profile.name, profile.implementation, profile.participant, profile.domain, profile.spin_s, profile.unprotected});
+  write_attributes(node, profile_attributes,
+                   Draft{profile.name, profile.implementation, profile.participant, profile.domain, profile.spin_s,
+                         profile.unprotected});
   write_attributes(node.append_child("transport"), transport_attributes, profile.transport);
   write_attributes(node.append_child("discovery"), discovery_attributes, profile.discovery);
-  if (profile.security) write_attributes(node.append_child("security"), security_attributes, SecurityDraft{"", "", *profile.security});
+  if (profile.security)
+    write_attributes(node.append_child("security"), security_attributes, SecurityDraft{"", "", *profile.security});
   if (!profile.types.empty()) {
     auto types = node.append_child("types");
     for (const auto& [name, type] : profile.types) types.append_child("idl").text().set(to_idl(*type).c_str());

@@ -1,5 +1,6 @@
 #pragma once
-/// Quality of service of a writer or reader, in the words of the DDS standard (OMG DDS 1.4, section 2.2.3). Times are s.
+/// Quality of service of a writer or reader, in the words of the DDS standard (OMG DDS 1.4, section 2.2.3). Times are
+/// s.
 
 #include <cstdint>
 #include <limits>
@@ -18,21 +19,23 @@ inline constexpr double forever = std::numeric_limits<double>::infinity();
 
 struct Qos {
   Reliability reliability = Reliability::reliable;
-  double max_blocking_s = 1;          ///< how long write() waits for place before it says bus.timed_out
+  double max_blocking_s = 1;  ///< how long write() waits for place before it says bus.timed_out
   Durability durability = Durability::volatile_;
   History history = History::keep_last;
-  std::uint32_t depth = 64;           ///< samples of each instance, of keep_last. Large, since a late reader is what loses samples
-  std::uint32_t max_samples = 0;      ///< of keep_all: how many a writer or reader holds, 0: as the implementation
-  double deadline_s = forever;        ///< each instance is written at least so often
-  double lifespan_s = forever;        ///< older samples are not delivered (needs the hosts' clocks to agree)
-  double latency_budget_s = 0;        ///< a writer may hold samples back so long to send them together
+  std::uint32_t depth =
+      64;  ///< samples of each instance, of keep_last. Large, since a late reader is what loses samples
+  std::uint32_t max_samples = 0;  ///< of keep_all: how many a writer or reader holds, 0: as the implementation
+  double deadline_s = forever;    ///< each instance is written at least so often
+  double lifespan_s = forever;    ///< older samples are not delivered (needs the hosts' clocks to agree)
+  double latency_budget_s = 0;    ///< a writer may hold samples back so long to send them together
   Liveliness liveliness = Liveliness::automatic;
-  double lease_s = forever;           ///< of liveliness
+  double lease_s = forever;  ///< of liveliness
   Ownership ownership = Ownership::shared;
   std::int32_t strength = 0;
-  bool order_by_source = false;       ///< destination order by source time instead of arrival
-  std::vector<std::string> partitions;  ///< of its publisher or subscriber; none: the default partition. '*' and '?' on one side only
-  std::string user_data;              ///< announced with it: most_user_data (bus.hpp) bytes at most; Sonde's own goes before it
+  bool order_by_source = false;  ///< destination order by source time instead of arrival
+  std::vector<std::string>
+      partitions;         ///< of its publisher or subscriber; none: the default partition. '*' and '?' on one side only
+  std::string user_data;  ///< announced with it: most_user_data (bus.hpp) bytes at most; Sonde's own goes before it
 
   bool operator==(const Qos&) const = default;
 };

@@ -71,15 +71,18 @@ Result<void> load(const std::string& path) {
   }
   if (!module) return bad_module(path, "sonde_bus_module() gave nothing", "have it return a Module, " + as_said);
   if (module->abi != module_abi)
-    return bad_module(path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi),
-                      "build it again with this version's headers");
+    return bad_module(
+        path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi),
+        "build it again with this version's headers");
   for (const auto& loaded : modules)
     if (loaded.module == module) return {};
   for (const auto& e : module->implementations) {
     if (!e.name || !*e.name || !e.version || !e.caps || !e.open)
-      return bad_module(path, "an implementation of it lacks its name, version, caps or open", "fill them in, " + as_said);
+      return bad_module(path, "an implementation of it lacks its name, version, caps or open",
+                        "fill them in, " + as_said);
     if (entry_of(e.name))
-      return bad_module(path, "there is an implementation " + std::string(e.name) + " already", "give it another name, or load one of the two");
+      return bad_module(path, "there is an implementation " + std::string(e.name) + " already",
+                        "give it another name, or load one of the two");
   }
   modules.push_back({path, module});
   return {};
@@ -88,13 +91,14 @@ Result<void> load(const std::string& path) {
 void look() {
   if (looked) return;
   looked = true;
-  auto found = module_files(module_folders(reinterpret_cast<const void*>(&find_implementation), "bus", variable), "sonde-bus-", variable,
-                            "bus.bad_module");
+  auto found = module_files(module_folders(reinterpret_cast<const void*>(&find_implementation), "bus", variable),
+                            "sonde-bus-", variable, "bus.bad_module");
   for (auto& error : found.unusable) broken.push_back({"", std::move(error)});
   for (auto& file : found.files) files.push_back({file.path, file.stem});
 }
 
-/// Files whose stem is `stem`; empty: all. A DDS is not loaded because another was named: its libraries start threads and take memory.
+/// Files whose stem is `stem`; empty: all. A DDS is not loaded because another was named: its libraries start threads
+/// and take memory.
 void load_files(std::string_view stem) {
   look();
   for (auto& file : files) {
@@ -116,7 +120,7 @@ std::vector<std::string> names() {
 /// What a profile or QoS asks for, and the capability it takes.
 struct Need {
   bool asked;
-  bool Caps::*can;
+  bool Caps::* can;
   std::string what;
 };
 
@@ -134,7 +138,8 @@ Result<void> met(const std::vector<Need>& needs, std::string_view name, const Ca
     }
     return Error{"bus.unsupported", std::string(name) + " cannot do what is asked for: " + need.what,
                  able.empty() ? "leave it out; no implementation that is here can"
-                     : "leave it out, or take one that can, by SONDE_BUS or the profile's implementation: " + joined(able)};
+                              : "leave it out, or take one that can, by SONDE_BUS or the profile's implementation: " +
+                                    joined(able)};
   }
   return {};
 }
@@ -153,7 +158,8 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
   if (const auto* entry = entry_of(name)) return entry;
   for (const auto& bad : broken)
     if (bad.stem == name && !name.empty())
-      return Error{bad.error.code, "the implementation " + std::string(name) + " is not to be had: " + bad.error.what, bad.error.hint};
+      return Error{bad.error.code, "the implementation " + std::string(name) + " is not to be had: " + bad.error.what,
+                   bad.error.hint};
   const auto there = names();
   if (const auto* entry = entry_of(name)) return entry;
   std::string others = "there are: " + joined(there);
@@ -161,11 +167,12 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
   for (const auto& k : known)
     if (name == k.name)
       return Error{"bus.unknown_implementation", "the implementation " + std::string(name) + " is not in this build",
-                   std::string("install it ('apt install ") + k.package + "' on Debian, deploy/packages for others) and build Sonde again; " +
-                       others};
+                   std::string("install it ('apt install ") + k.package +
+                       "' on Debian, deploy/packages for others) and build Sonde again; " + others};
   std::vector<std::string> candidates = there;
   for (const auto& k : known) candidates.emplace_back(k.name);
-  return Error{"bus.unknown_implementation", "there is no implementation " + shown(name) + nearest(name, candidates), others};
+  return Error{"bus.unknown_implementation", "there is no implementation " + shown(name) + nearest(name, candidates),
+               others};
 }
 
 Result<std::vector<std::string>> load_module(const std::string& path) {
@@ -197,7 +204,8 @@ Result<void> check(const Profile& profile, std::string_view name, const Caps& ca
                      {sends && t.kind == TransportKind::udp6, &Caps::udp6, "transport udp6"},
                      {sends && t.kind == TransportKind::tcp4, &Caps::tcp4, "transport tcp4"},
                      {sends && t.kind == TransportKind::shared_memory, &Caps::shared_memory, "transport shared-memory"},
-                     {sends && t.multicast == Multicast::all, &Caps::multicast_samples, "multicast=\"all\", samples sent to groups"},
+                     {sends && t.multicast == Multicast::all, &Caps::multicast_samples,
+                      "multicast=\"all\", samples sent to groups"},
                      {sends && d.kind == DiscoveryKind::peers, &Caps::peers, "discovery by a list of peers"},
                      {server, &Caps::server, "discovery by a server"},
                      {server && !d.backup.empty(), &Caps::server_backup, "a discovery server with a backup file"},
@@ -207,7 +215,8 @@ Result<void> check(const Profile& profile, std::string_view name, const Caps& ca
     return ok;
   for (const auto& [topic, its] : profile.topics)
     for (const Qos* qos : {&its.writer, &its.reader})
-      if (auto ok = check(*qos, name, caps); !ok) return Error{ok.error().code, "topic " + topic + ": " + ok.error().what, ok.error().hint};
+      if (auto ok = check(*qos, name, caps); !ok)
+        return Error{ok.error().code, "topic " + topic + ": " + ok.error().what, ok.error().hint};
   return {};
 }
 
@@ -222,7 +231,8 @@ Result<void> check(const Qos& qos, std::string_view name, const Caps& caps) {
               {std::isfinite(qos.deadline_s), &Caps::deadline, "a deadline"},
               {std::isfinite(qos.lifespan_s), &Caps::lifespan, "a lifespan"},
               {qos.ownership == Ownership::exclusive, &Caps::ownership, "exclusive ownership"},
-              {qos.ownership == Ownership::exclusive && qos.reliability == Reliability::best_effort, &Caps::ownership_best_effort, "exclusive ownership with best effort"},
+              {qos.ownership == Ownership::exclusive && qos.reliability == Reliability::best_effort,
+               &Caps::ownership_best_effort, "exclusive ownership with best effort"},
               {qos.order_by_source, &Caps::order_by_source, "order by source time"},
               {qos.latency_budget_s > 0, &Caps::latency_budget, "a latency budget"}},
              name, caps);

@@ -1,5 +1,6 @@
-// Requests and replies. A client's calls wait in a Hub, which all clients of one service of a Bus share: one writer, one reader, one thread that
-// takes replies and sends again what nobody answered. A server has one thread that takes requests and others that call its handler.
+// Requests and replies. A client's calls wait in a Hub, which all clients of one service of a Bus share: one writer,
+// one reader, one thread that takes replies and sends again what nobody answered. A server has one thread that takes
+// requests and others that call its handler.
 #include "bus/request.hpp"
 
 #include <algorithm>
@@ -25,25 +26,30 @@
 namespace sonde::bus {
 namespace {
 
-constexpr std::uint32_t request_depth = 1024;       ///< samples that either end of the request topic holds
-constexpr std::uint32_t reply_depth = 256;          ///< of a server for one participant of clients
-constexpr std::uint32_t replies_depth = 65536;      ///< of such a participant, for all servers' replies: to a DDS they are one instance
-constexpr std::size_t in_flight_of_hub = reply_depth;  ///< calls that were sent and are not answered: replies to all have their place
-constexpr std::size_t in_flight_of_client = 64;     ///< as many as a server remembers by default
-constexpr std::size_t most_waiting = 65536;         ///< calls of a hub that wait for their turn
-constexpr std::size_t finished_kept = 1024;         ///< calls of a client of which it is known what became of them
-constexpr double most_blocking_s = 0.1;             ///< a peer that reads nothing holds up a thread so long at most
-constexpr double cold_retry_s = 0.02;               ///< while no server has answered yet: what is sent as a match is being made can be lost
-constexpr double look_again_s = 0.005;              ///< whether there is a server now
-constexpr double look_for_clients_s = 0.05;         ///< of an implementation that does not tell of matches
-constexpr double way_back_s = 1;                    ///< a server that hears requests has opened its writer of replies by then, or does so when it is asked
-constexpr double linger_s = 0.25;                   ///< a thread that had work looks for new timers so long without being woken
-constexpr std::size_t most_participants = 1024;     ///< of clients, that a server remembers
-constexpr std::size_t most_clients = 1024;          ///< of one participant
-constexpr std::size_t most_remembered_bytes = 256u << 20;  ///< without what the DDS keeps of each participant's last reply_depth
-constexpr double grace_s = 5;                       ///< a participant without a reader of replies is forgotten after that
+constexpr std::uint32_t request_depth = 1024;  ///< samples that either end of the request topic holds
+constexpr std::uint32_t reply_depth = 256;     ///< of a server for one participant of clients
+constexpr std::uint32_t replies_depth =
+    65536;  ///< of such a participant, for all servers' replies: to a DDS they are one instance
+constexpr std::size_t in_flight_of_hub =
+    reply_depth;  ///< calls that were sent and are not answered: replies to all have their place
+constexpr std::size_t in_flight_of_client = 64;  ///< as many as a server remembers by default
+constexpr std::size_t most_waiting = 65536;      ///< calls of a hub that wait for their turn
+constexpr std::size_t finished_kept = 1024;      ///< calls of a client of which it is known what became of them
+constexpr double most_blocking_s = 0.1;          ///< a peer that reads nothing holds up a thread so long at most
+constexpr double cold_retry_s =
+    0.02;  ///< while no server has answered yet: what is sent as a match is being made can be lost
+constexpr double look_again_s = 0.005;       ///< whether there is a server now
+constexpr double look_for_clients_s = 0.05;  ///< of an implementation that does not tell of matches
+constexpr double way_back_s =
+    1;  ///< a server that hears requests has opened its writer of replies by then, or does so when it is asked
+constexpr double linger_s = 0.25;  ///< a thread that had work looks for new timers so long without being woken
+constexpr std::size_t most_participants = 1024;  ///< of clients, that a server remembers
+constexpr std::size_t most_clients = 1024;       ///< of one participant
+constexpr std::size_t most_remembered_bytes =
+    256u << 20;                ///< without what the DDS keeps of each participant's last reply_depth
+constexpr double grace_s = 5;  ///< a participant without a reader of replies is forgotten after that
 constexpr std::uint32_t most_partition = 64, most_name = 255, most_message = 4096;
-constexpr std::size_t most_body = limit::sample_bytes - 8192;   ///< the header has its place besides
+constexpr std::size_t most_body = limit::sample_bytes - 8192;  ///< the header has its place besides
 constexpr std::uint32_t no_deadline = UINT32_MAX;
 
 /// now_ns() at which `s` from now is over; 0: never.
@@ -51,7 +57,9 @@ std::int64_t in_ns(std::int64_t now, double s) { return s >= 1e9 ? 0 : now + sta
 
 std::string partition_of(const Guid& client) { return "reply/" + client.text(); }
 /// DDSI-RTPS: the first 12 bytes are the participant's.
-bool is_of(const Guid& endpoint, const Guid& participant) { return std::equal(endpoint.bytes.begin(), endpoint.bytes.begin() + 12, participant.bytes.begin()); }
+bool is_of(const Guid& endpoint, const Guid& participant) {
+  return std::equal(endpoint.bytes.begin(), endpoint.bytes.begin() + 12, participant.bytes.begin());
+}
 
 struct RequestHeader {
   Guid client;
@@ -129,11 +137,12 @@ std::string_view fitting(std::string_view text, std::size_t most) {
   return text.substr(0, end);
 }
 
-/// What a service's caller may choose, and what holds for all: both ends are reliable and hold enough for all calls that can be under way.
+/// What a service's caller may choose, and what holds for all: both ends are reliable and hold enough for all calls
+/// that can be under way.
 Qos request_qos(const Qos& given, bool reads) {
   Qos qos = given;
   qos.reliability = Reliability::reliable;
-  qos.durability = Durability::volatile_;   // a server that comes later must not execute what is long over
+  qos.durability = Durability::volatile_;  // a server that comes later must not execute what is long over
   if (qos.history == History::keep_last) qos.depth = std::max(qos.depth, request_depth);
   qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
   qos.deadline_s = qos.lifespan_s = qos.lease_s = forever;
@@ -165,7 +174,8 @@ struct ServiceCheckers {
   static Result<void> possible(const std::string& service, const ServiceTypes& types) {
     for (const TypePtr& type : {types.request, types.reply}) {
       if (!type) continue;
-      if (auto ok = bus::check(*type); !ok) return Error{ok.error().code, "service " + service + ": " + ok.error().what, ok.error().hint};
+      if (auto ok = bus::check(*type); !ok)
+        return Error{ok.error().code, "service " + service + ": " + ok.error().what, ok.error().hint};
     }
     return {};
   }
@@ -185,7 +195,7 @@ struct ClientCore {
   CallCounts counts;
   bool closed = false;
   std::deque<std::uint64_t> finished;
-  std::unordered_map<std::uint64_t, bool> was_answered;   ///< of those
+  std::unordered_map<std::uint64_t, bool> was_answered;  ///< of those
 };
 
 struct Call {
@@ -194,7 +204,7 @@ struct Call {
   std::uint64_t number = 0;
   std::vector<std::byte> body;
   std::string target;
-  std::int64_t give_up_ns = 0;               ///< 0: never
+  std::int64_t give_up_ns = 0;  ///< 0: never
   double retry_s = 0;
   bool all = false;
   std::size_t most = 1;
@@ -219,20 +229,20 @@ struct Hub : std::enable_shared_from_this<Hub> {
   std::unique_ptr<Waiter> waiter;
   std::thread thread;
   std::thread::id thread_id;
-  std::size_t users = 0;                      ///< Clients; under the registry's lock
+  std::size_t users = 0;  ///< Clients; under the registry's lock
 
   std::mutex mutex;
-  std::condition_variable emptied;            ///< a closed client has no calls any more
+  std::condition_variable emptied;  ///< a closed client has no calls any more
   std::map<std::pair<std::uint32_t, std::uint64_t>, CallPtr> calls;
   std::unordered_map<std::uint32_t, std::shared_ptr<ClientCore>> clients;
   std::set<std::pair<std::int64_t, Call*>> timers;
   std::deque<CallPtr> waiting;
   std::size_t in_flight = 0;
-  std::int64_t sleeps_until_ns = -1;          ///< 0: until it is woken; -1: is awake
-  std::atomic<bool> warm{false};              ///< what is sent now is not lost for a match that is being made
-  std::atomic<std::int64_t> met_ns{0};        ///< since when a server is there; 0: none
+  std::int64_t sleeps_until_ns = -1;    ///< 0: until it is woken; -1: is awake
+  std::atomic<bool> warm{false};        ///< what is sent now is not lost for a match that is being made
+  std::atomic<std::int64_t> met_ns{0};  ///< since when a server is there; 0: none
   bool stopping = false;
-  std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;   ///< to be told
+  std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;  ///< to be told
 
   Result<void> open();
   void run();
@@ -324,9 +334,8 @@ void Hub::stop() {
     wake();
   }
   if (std::this_thread::get_id() == thread_id)
-    thread.detach();                          // the last client went in a `done`; the thread itself holds the hub until it ends
-  else
-    thread.join();
+    thread.detach();  // the last client went in a `done`; the thread itself holds the hub until it ends
+  else thread.join();
 }
 
 void Hub::register_call(const CallPtr& call) {
@@ -338,9 +347,12 @@ void Hub::register_call(const CallPtr& call) {
     ++client.calls, ++client.counts.calls;
     calls.emplace(std::pair{client.number, call->number}, call);
     if (client.closed) {
-      finish(call, Error{"bus.closed", "service " + service + ": the client was closed during a call", "end calls before their client"});
+      finish(call, Error{"bus.closed", "service " + service + ": the client was closed during a call",
+                         "end calls before their client"});
     } else if (waiting.size() >= most_waiting) {
-      finish(call, Error{"bus.busy", "service " + service + ": " + std::to_string(waiting.size()) + " calls wait for their turn; allowed: up to " + std::to_string(most_waiting),
+      finish(call, Error{"bus.busy",
+                         "service " + service + ": " + std::to_string(waiting.size()) +
+                             " calls wait for their turn; allowed: up to " + std::to_string(most_waiting),
                          "let calls come back before others are started"});
     } else if (in_flight >= in_flight_of_hub || client.in_flight >= in_flight_of_client) {
       waiting.push_back(call);
@@ -354,14 +366,19 @@ void Hub::register_call(const CallPtr& call) {
   if (now) send(now);
 }
 
-/// Whether there is a server, one or all of those there are, that has matched this hub's writer: it opens its writer of replies then.
+/// Whether there is a server, one or all of those there are, that has matched this hub's writer: it opens its writer of
+/// replies then.
 bool Hub::has_ways_back(bool all) const {
   const auto servers = writer->matched(), replies = reader->matched();
-  const auto has_one = [&](const Guid& server) { return std::any_of(replies.begin(), replies.end(), [&](const Guid& of) { return is_of(of, server); }); };
-  return all ? !servers.empty() && std::all_of(servers.begin(), servers.end(), has_one) : std::any_of(servers.begin(), servers.end(), has_one);
+  const auto has_one = [&](const Guid& server) {
+    return std::any_of(replies.begin(), replies.end(), [&](const Guid& of) { return is_of(of, server); });
+  };
+  return all ? !servers.empty() && std::all_of(servers.begin(), servers.end(), has_one)
+             : std::any_of(servers.begin(), servers.end(), has_one);
 }
 
-/// Until requests reach a server and its replies come back; one that opens its writer of replies only when it is asked is waited for way_back_s.
+/// Until requests reach a server and its replies come back; one that opens its writer of replies only when it is asked
+/// is waited for way_back_s.
 bool Hub::wait_for_server(Deadline deadline) {
   for (;;) {
     if (writer->status().matched <= 0) met_ns = 0;
@@ -401,7 +418,9 @@ void Hub::send(const CallPtr& call) {
   header.number = call->number;
   header.client_number = call->client->number;
   header.left_ms = no_deadline;
-  if (call->give_up_ns) header.left_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>((call->give_up_ns - now) / 1'000'000, 1, no_deadline - 1));
+  if (call->give_up_ns)
+    header.left_ms =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>((call->give_up_ns - now) / 1'000'000, 1, no_deadline - 1));
   header.partition = partition;
   header.target = call->target;
   header.body = call->body;
@@ -446,13 +465,16 @@ void Hub::refuse(const CallPtr& call, Error why) {
 
 Error Hub::timed_out(const Call& call) const {
   const auto matched = writer->status().matched;
-  std::string what = "service " + service + (call.target.empty() ? "" : ", target " + shown(call.target, most_name)) + ": no answer in time; the request was sent " +
-                     std::to_string(call.tries) + (call.tries == 1 ? " time" : " times") + ", " + (matched > 0 ? std::to_string(matched) : "no") +
+  std::string what = "service " + service + (call.target.empty() ? "" : ", target " + shown(call.target, most_name)) +
+                     ": no answer in time; the request was sent " + std::to_string(call.tries) +
+                     (call.tries == 1 ? " time" : " times") + ", " + (matched > 0 ? std::to_string(matched) : "no") +
                      (matched == 1 ? " server is" : " servers are") + " there";
-  if (call.client->counts.malformed) what += ", " + std::to_string(call.client->counts.malformed) + " answers to this client were malformed";
+  if (call.client->counts.malformed)
+    what += ", " + std::to_string(call.client->counts.malformed) + " answers to this client were malformed";
   return {"bus.timed_out", what,
-          matched <= 0 ? "start a server of it in the same domain and partition, or correct the service's name"
-                       : call.target.empty() ? "raise deadline_s, or look why the server does not answer" : "correct the target, or raise deadline_s"};
+          matched <= 0          ? "start a server of it in the same domain and partition, or correct the service's name"
+          : call.target.empty() ? "raise deadline_s, or look why the server does not answer"
+                                : "correct the target, or raise deadline_s"};
 }
 
 /// Calls that waited for their turn go now. With the lock held; the caller sends them.
@@ -463,10 +485,8 @@ void Hub::on_timers(std::vector<CallPtr>& to_send) {
     disarm(c);
     const CallPtr call = calls.at({c.client->number, c.number});
     if (c.give_up_ns && now >= c.give_up_ns) {
-      if (c.all)
-        finish(call, std::move(c.answers));
-      else
-        finish(call, timed_out(c));
+      if (c.all) finish(call, std::move(c.answers));
+      else finish(call, timed_out(c));
     } else if (c.flying) {
       to_send.push_back(call);
     }
@@ -489,27 +509,28 @@ void Hub::on_reply(const SampleInfo& info, Bytes payload) {
   ReplyHeader header;
   if (!info.has_data || !decode(payload, header) || header.client != bus->guid()) return;
   const auto known = clients.find(header.client_number);
-  if (known == clients.end()) return;   // of a client that is gone, or of another hub's
+  if (known == clients.end()) return;  // of a client that is gone, or of another hub's
   ClientCore& client = *known->second;
   warm = true;
   const auto at = calls.find({client.number, header.number});
   if (at == calls.end()) {
     if (const auto past = client.was_answered.find(header.number); past != client.was_answered.end())
       ++(past->second ? client.counts.duplicate : client.counts.late);
-    else
-      ++(header.number && header.number <= client.last_call ? client.counts.late : client.counts.unasked);
+    else ++(header.number && header.number <= client.last_call ? client.counts.late : client.counts.unasked);
     return;
   }
   const CallPtr call = at->second;
-  if (!call->tries) {                   // was never sent
+  if (!call->tries) {  // was never sent
     ++client.counts.unasked;
     return;
   }
-  if (header.code == static_cast<std::uint32_t>(ReplyCode::ok) && client.checkers.reply && !client.checkers.reply->verify(header.body)) {
+  if (header.code == static_cast<std::uint32_t>(ReplyCode::ok) && client.checkers.reply &&
+      !client.checkers.reply->verify(header.body)) {
     ++client.counts.malformed;
     return;
   }
-  if (call->all && std::find(call->answered_by.begin(), call->answered_by.end(), info.writer) != call->answered_by.end()) {
+  if (call->all &&
+      std::find(call->answered_by.begin(), call->answered_by.end(), info.writer) != call->answered_by.end()) {
     ++client.counts.duplicate;
     return;
   }
@@ -576,7 +597,7 @@ void Hub::run() {
         to_tell.clear();
       }
     } catch (...) {
-      to_send.clear();   // no memory: what was to be sent is sent again by its timer
+      to_send.clear();  // no memory: what was to be sent is sent again by its timer
       sleep_until(now_s() + 0.01);
     }
   }
@@ -584,7 +605,8 @@ void Hub::run() {
 
 class ClientOfHub final : public Client {
  public:
-  ClientOfHub(std::shared_ptr<Hub> hub, const ServiceTypes& types) : hub_(std::move(hub)), core_(std::make_shared<ClientCore>(types)) {
+  ClientOfHub(std::shared_ptr<Hub> hub, const ServiceTypes& types)
+      : hub_(std::move(hub)), core_(std::make_shared<ClientCore>(types)) {
     static std::atomic<std::uint32_t> clients{0};
     core_->number = ++clients;
     const std::lock_guard lock(hub_->mutex);
@@ -595,9 +617,12 @@ class ClientOfHub final : public Client {
       std::unique_lock lock(hub_->mutex);
       core_->closed = true;
       std::vector<CallPtr> mine;
-      for (auto it = hub_->calls.lower_bound({core_->number, 0}); it != hub_->calls.end() && it->first.first == core_->number; ++it) mine.push_back(it->second);
+      for (auto it = hub_->calls.lower_bound({core_->number, 0});
+           it != hub_->calls.end() && it->first.first == core_->number; ++it)
+        mine.push_back(it->second);
       for (const auto& call : mine)
-        hub_->finish(call, Error{"bus.closed", "service " + hub_->service + ": the client was closed during a call", "end calls before their client"});
+        hub_->finish(call, Error{"bus.closed", "service " + hub_->service + ": the client was closed during a call",
+                                 "end calls before their client"});
       hub_->clients.erase(core_->number);
       // In a `done` the hub's thread cannot wait for itself; it tells the others afterwards.
       if (std::this_thread::get_id() != hub_->thread_id) hub_->emptied.wait(lock, [&] { return core_->calls == 0; });
@@ -616,10 +641,8 @@ class ClientOfHub final : public Client {
   }
   void start(Bytes body, const CallOptions& options, std::function<void(Result<Answer>)> done) override {
     const CallPtr call = make(options, [done = std::move(done)](Result<std::vector<Answer>> answers) {
-      if (!answers)
-        done(answers.error());
-      else
-        done(std::move(answers->front()));
+      if (!answers) done(answers.error());
+      else done(std::move(answers->front()));
     });
     if (auto ok = check(body, options); !ok) return hub_->refuse(call, ok.error());
     call->body.assign(body.begin(), body.end());
@@ -643,23 +666,32 @@ class ClientOfHub final : public Client {
     return call;
   }
   Result<void> check(Bytes body, const CallOptions& options) const {
-    const auto malformed = [&](std::string what, std::string hint) { return Error{"bus.malformed", "service " + hub_->service + ": " + what, std::move(hint)}; };
+    const auto malformed = [&](std::string what, std::string hint) {
+      return Error{"bus.malformed", "service " + hub_->service + ": " + what, std::move(hint)};
+    };
     if (options.target.size() > most_name || options.target.find('\0') != std::string::npos)
-      return malformed("the target " + shown(options.target) + " has " + std::to_string(options.target.size()) + " B; allowed: up to " + std::to_string(most_name) + ", no NUL",
+      return malformed("the target " + shown(options.target) + " has " + std::to_string(options.target.size()) +
+                           " B; allowed: up to " + std::to_string(most_name) + ", no NUL",
                        "give a server's name, or a pattern of it");
     if (const auto& checker = core_->checkers.request) {
       std::string why;
       if (!checker->verify(body, &why))
-        return malformed("the request is no " + checker->type()->name + ": " + why, "encode it by typed.hpp or value.hpp from that type");
+        return malformed("the request is no " + checker->type()->name + ": " + why,
+                         "encode it by typed.hpp or value.hpp from that type");
     }
     if (body.size() > most_body)
-      return Error{"bus.too_large", "service " + hub_->service + ": a request of " + std::to_string(body.size()) + " B; allowed: up to " + std::to_string(most_body), "send it in pieces"};
+      return Error{"bus.too_large",
+                   "service " + hub_->service + ": a request of " + std::to_string(body.size()) +
+                       " B; allowed: up to " + std::to_string(most_body),
+                   "send it in pieces"};
     return {};
   }
   Result<std::vector<Answer>> wait_for(Bytes body, const CallOptions& options, bool all, std::size_t most) {
     if (auto ok = check(body, options); !ok) return ok.error();
     if (std::this_thread::get_id() == hub_->thread_id)
-      return Error{"bus.would_wait", "service " + hub_->service + ": a call within a `done` would wait for the thread that it is in", "start() the next call there"};
+      return Error{"bus.would_wait",
+                   "service " + hub_->service + ": a call within a `done` would wait for the thread that it is in",
+                   "start() the next call there"};
     struct {
       std::mutex mutex;
       std::condition_variable told;
@@ -683,7 +715,6 @@ class ClientOfHub final : public Client {
   std::shared_ptr<ClientCore> core_;
 };
 
-
 // ---- servers
 
 struct Remembered {
@@ -694,9 +725,9 @@ struct Remembered {
 /// What a server knows of one Client.
 struct ClientMemory {
   std::map<std::uint64_t, Remembered> calls;
-  std::deque<std::uint64_t> done;            ///< in the order of their replies
-  std::uint64_t forgotten = 0;               ///< the highest number whose reply is gone
-  std::uint64_t used = 0;                    ///< when, in requests of the server
+  std::deque<std::uint64_t> done;  ///< in the order of their replies
+  std::uint64_t forgotten = 0;     ///< the highest number whose reply is gone
+  std::uint64_t used = 0;          ///< when, in requests of the server
   std::size_t under_way = 0;
 };
 
@@ -706,14 +737,20 @@ struct ClientParticipant {
   std::map<std::uint32_t, ClientMemory> clients;
   std::uint64_t used = 0;
   std::size_t under_way = 0;
-  std::int64_t unmatched_since_ns = 0;       ///< 0: matched
-  std::int64_t stuck_until_ns = 0;           ///< it took no reply within max_blocking: nobody waits for it again before that
+  std::int64_t unmatched_since_ns = 0;  ///< 0: matched
+  std::int64_t stuck_until_ns = 0;      ///< it took no reply within max_blocking: nobody waits for it again before that
 };
 
 class ServerOfBus final : public Server {
  public:
-  ServerOfBus(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler, const ServerOptions& options, const Qos& qos)
-      : bus_(std::move(bus)), service_(service), checkers_(types), handler_(std::move(handler)), options_(options), qos_(qos) {}
+  ServerOfBus(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler,
+              const ServerOptions& options, const Qos& qos)
+      : bus_(std::move(bus)),
+        service_(service),
+        checkers_(types),
+        handler_(std::move(handler)),
+        options_(options),
+        qos_(qos) {}
   ~ServerOfBus() override;
   Result<void> open();
   ServeCounts counts() const override;
@@ -760,13 +797,13 @@ class ServerOfBus final : public Server {
   std::deque<Job> queue_;
   std::map<Guid, ClientParticipant> participants_;
   std::size_t remembered_bytes_ = 0;
-  std::uint64_t clock_ = 0;                  ///< requests so far: what was used last
+  std::uint64_t clock_ = 0;  ///< requests so far: what was used last
   ServeCounts counts_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> matches_changed_{true};
   bool is_told_of_matches_ = false;
-  std::int64_t maintained_ns_ = 0;           ///< of the taker, as the next
-  std::set<Guid> heard_;                     ///< writers of requests, as they were matched when it looked last
+  std::int64_t maintained_ns_ = 0;  ///< of the taker, as the next
+  std::set<Guid> heard_;            ///< writers of requests, as they were matched when it looked last
 };
 
 Result<void> ServerOfBus::open() {
@@ -823,24 +860,27 @@ void ServerOfBus::take_requests() {
       const std::lock_guard lock(mutex_);
       idle = participants_.empty();
     }
-    const Deadline next = !is_told_of_matches_ ? Deadline::in_s(look_for_clients_s) : idle ? Deadline{} : Deadline::in_s(1);
+    const Deadline next = !is_told_of_matches_ ? Deadline::in_s(look_for_clients_s)
+                          : idle               ? Deadline{}
+                                               : Deadline::in_s(1);
     const bool samples = !waiter_->wait(next).empty();
     try {
       if (samples) reader_->take([&](const SampleInfo& info, Bytes payload) { on_request(info, payload); });
       if (now_ns() - maintained_ns_ > 1'000'000'000) maintain();
     } catch (...) {
-      sleep_until(now_s() + 0.01);   // no memory: whose request was lost sends it again
+      sleep_until(now_s() + 0.01);  // no memory: whose request was lost sends it again
     }
   }
 }
 
-/// Opens the writer of replies for each participant that can ask now: that and the match take longer than most requests.
+/// Opens the writer of replies for each participant that can ask now: that and the match take longer than most
+/// requests.
 void ServerOfBus::meet_clients() {
   std::set<Guid> heard;
   for (const Guid& writer : reader_->matched()) heard.insert(writer);
   for (const Guid& writer : heard) {
     if (heard_.contains(writer)) continue;
-    Guid client = bus_->guid();   // a participant's last four bytes are the same of each
+    Guid client = bus_->guid();  // a participant's last four bytes are the same of each
     std::copy_n(writer.bytes.begin(), 12, client.bytes.begin());
     std::unique_lock lock(mutex_);
     if (participants_.size() < most_participants) (void)participant(client, lock);
@@ -852,7 +892,8 @@ void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
   if (!info.has_data) return;
   RequestHeader header;
   // Whoever writes in another's name would have answers sent to that one, and its memory filled.
-  const bool sound = decode(payload, header) && header.partition == partition_of(header.client) && is_of(info.writer, header.client) && header.number && header.attempt;
+  const bool sound = decode(payload, header) && header.partition == partition_of(header.client) &&
+                     is_of(info.writer, header.client) && header.number && header.attempt;
   std::unique_lock lock(mutex_);
   ++counts_.requests;
   if (!sound) {
@@ -869,7 +910,7 @@ void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
   ClientParticipant* of = participant(header.client, lock);
   ClientMemory* client = of ? memory(*of, header.client_number) : nullptr;
   if (!client) {
-    ++counts_.busy;                // as many clients as are remembered have requests under way: it comes back
+    ++counts_.busy;  // as many clients as are remembered have requests under way: it comes back
     return;
   }
   if (const auto known = client->calls.find(header.number); known != client->calls.end()) {
@@ -945,9 +986,12 @@ Answer ServerOfBus::answer_to(const Job& job) {
     Answer answer = handler_(Incoming{job.body, job.client, job.target, job.number, job.deadline, job.repeated});
     if (answer.code == ReplyCode::ok && checkers_.reply) {
       std::string why;
-      if (!checkers_.reply->verify(answer.body, &why)) return failed("the server's answer is no " + checkers_.reply->type()->name + ": " + why);
+      if (!checkers_.reply->verify(answer.body, &why))
+        return failed("the server's answer is no " + checkers_.reply->type()->name + ": " + why);
     }
-    if (answer.body.size() > most_body) return failed("the server's answer has " + std::to_string(answer.body.size()) + " B; allowed: up to " + std::to_string(most_body));
+    if (answer.body.size() > most_body)
+      return failed("the server's answer has " + std::to_string(answer.body.size()) + " B; allowed: up to " +
+                    std::to_string(most_body));
     return answer;
   } catch (...) {
     return failed(text_of_exception());
@@ -982,14 +1026,15 @@ void ServerOfBus::send(const Guid& client, const std::vector<std::byte>& reply) 
     const std::lock_guard lock(mutex_);
     const auto of = participants_.find(client);
     if (of == participants_.end() || !of->second.writer) return;
-    if (of->second.stuck_until_ns > now_ns()) return;   // it is remembered, and asked for again
+    if (of->second.stuck_until_ns > now_ns()) return;  // it is remembered, and asked for again
     of->second.stuck_until_ns = 0;
     writer = of->second.writer;
   }
   if (writer->write(reply)) return;
   const std::lock_guard lock(mutex_);
   ++counts_.failed;
-  if (const auto of = participants_.find(client); of != participants_.end()) of->second.stuck_until_ns = in_ns(now_ns(), 1);
+  if (const auto of = participants_.find(client); of != participants_.end())
+    of->second.stuck_until_ns = in_ns(now_ns(), 1);
 }
 
 // The four below: with the lock held.
@@ -1004,7 +1049,8 @@ ClientParticipant* ServerOfBus::participant(const Guid& client, std::unique_lock
   if (participants_.size() >= most_participants) {
     auto oldest = participants_.end();
     for (auto it = participants_.begin(); it != participants_.end(); ++it)
-      if (!it->second.under_way && (oldest == participants_.end() || it->second.used < oldest->second.used)) oldest = it;
+      if (!it->second.under_way && (oldest == participants_.end() || it->second.used < oldest->second.used))
+        oldest = it;
     if (oldest == participants_.end()) return nullptr;
     for (auto& [number, of] : oldest->second.clients)
       while (!of.done.empty()) forget(of, of.done.front());
@@ -1094,10 +1140,8 @@ void ServerOfBus::maintain() {
     const bool matched = writer->status().matched > 0;
     const std::lock_guard lock(mutex_);
     ClientParticipant& of = participants_.at(guid);
-    if (matched)
-      of.unmatched_since_ns = 0;
-    else if (!of.unmatched_since_ns)
-      of.unmatched_since_ns = now;
+    if (matched) of.unmatched_since_ns = 0;
+    else if (!of.unmatched_since_ns) of.unmatched_since_ns = now;
     else if (now > in_ns(of.unmatched_since_ns, grace_s) && !of.under_way) {
       for (auto& [number, client] : of.clients)
         while (!client.done.empty()) forget(client, client.done.front());
@@ -1125,40 +1169,47 @@ std::string_view name_of(ReplyCode code) {
 }
 
 TypePtr request_type() {
-  static const TypePtr type = structure("sonde::bus::Request", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
-                                                                {"number", primitive(Kind::uint64), false, {}},
-                                                                {"client_number", primitive(Kind::uint32), false, {}},
-                                                                {"left_ms", primitive(Kind::uint32), false, {}},
-                                                                {"attempt", primitive(Kind::uint32), false, {}},
-                                                                {"reply_partition", string_type(most_partition), false, {}},
-                                                                {"target", string_type(most_name), false, {}},
-                                                                {"body", sequence_of(primitive(Kind::octet)), false, {}}});
+  static const TypePtr type =
+      structure("sonde::bus::Request", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
+                                        {"number", primitive(Kind::uint64), false, {}},
+                                        {"client_number", primitive(Kind::uint32), false, {}},
+                                        {"left_ms", primitive(Kind::uint32), false, {}},
+                                        {"attempt", primitive(Kind::uint32), false, {}},
+                                        {"reply_partition", string_type(most_partition), false, {}},
+                                        {"target", string_type(most_name), false, {}},
+                                        {"body", sequence_of(primitive(Kind::octet)), false, {}}});
   return type;
 }
 
 TypePtr reply_type() {
-  static const TypePtr type = structure("sonde::bus::Reply", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
-                                                              {"number", primitive(Kind::uint64), false, {}},
-                                                              {"client_number", primitive(Kind::uint32), false, {}},
-                                                              {"code", primitive(Kind::uint32), false, {}},
-                                                              {"server", string_type(most_name), false, {}},
-                                                              {"message", string_type(most_message), false, {}},
-                                                              {"body", sequence_of(primitive(Kind::octet)), false, {}}});
+  static const TypePtr type =
+      structure("sonde::bus::Reply", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
+                                      {"number", primitive(Kind::uint64), false, {}},
+                                      {"client_number", primitive(Kind::uint32), false, {}},
+                                      {"code", primitive(Kind::uint32), false, {}},
+                                      {"server", string_type(most_name), false, {}},
+                                      {"message", string_type(most_message), false, {}},
+                                      {"body", sequence_of(primitive(Kind::octet)), false, {}}});
   return type;
 }
 
-Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, const Qos& qos) {
+Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<Bus> bus, const std::string& service,
+                                             const ServiceTypes& types, const Qos& qos) {
   if (auto ok = ServiceCheckers::possible(service, types); !ok) return ok.error();
   auto hub = join_hub(bus, service, qos);
   if (!hub) return hub.error();
   return std::unique_ptr<Client>(std::make_unique<ClientOfHub>(std::move(*hub), types));
 }
 
-Result<std::unique_ptr<Server>> Server::open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler, const ServerOptions& options,
+Result<std::unique_ptr<Server>> Server::open(std::shared_ptr<Bus> bus, const std::string& service,
+                                             const ServiceTypes& types, Handler handler, const ServerOptions& options,
                                              const Qos& qos) {
   if (options.name.size() > most_name || options.name.find('\0') != std::string::npos)
-    return Error{"bus.bad_name", "a server of " + service + " is called " + shown(options.name) + ", which has " + std::to_string(options.name.size()) + " B; allowed: up to " +
-                                     std::to_string(most_name) + ", no NUL", "take a shorter name: clients compare targets with it"};
+    return Error{"bus.bad_name",
+                 "a server of " + service + " is called " + shown(options.name) + ", which has " +
+                     std::to_string(options.name.size()) + " B; allowed: up to " + std::to_string(most_name) +
+                     ", no NUL",
+                 "take a shorter name: clients compare targets with it"};
   if (auto ok = ServiceCheckers::possible(service, types); !ok) return ok.error();
   auto server = std::make_unique<ServerOfBus>(std::move(bus), service, types, std::move(handler), options, qos);
   if (auto ok = server->open(); !ok) return ok.error();

@@ -8,12 +8,14 @@
 ///   };
 ///   template <> struct sonde::bus::Described<NodePower> {
 ///     static constexpr auto name = "regale::NodePower";
-///     static constexpr auto fields = std::tuple{key("node", &NodePower::node).at_most(64), field("power_w", &NodePower::power_w, "W"), field("mode", &NodePower::mode)};
+///     static constexpr auto fields = std::tuple{
+///         key("node", &NodePower::node).at_most(64), field("power_w", &NodePower::power_w, "W"),
+///         field("mode", &NodePower::mode)};
 ///   };
 ///
-/// Members may be arithmetic (no long double), bool, std::byte, enum class with a Described of its own, std::string, std::vector,
-/// std::array, described structures. char is IDL's char, std::uint8_t its uint8, std::byte its octet. Functions any-thread; a Publisher
-/// or Subscriber is used by one thread at a time.
+/// Members may be arithmetic (no long double), bool, std::byte, enum class with a Described of its own, std::string,
+/// std::vector, std::array, described structures. char is IDL's char, std::uint8_t its uint8, std::byte its octet.
+/// Functions any-thread; a Publisher or Subscriber is used by one thread at a time.
 
 #include <array>
 #include <memory>
@@ -28,13 +30,11 @@
 
 namespace sonde::bus {
 
-template <typename T>
-struct Described;
+template <typename T> struct Described;
 
-template <typename Owner, typename Member>
-struct FieldOf {
+template <typename Owner, typename Member> struct FieldOf {
   const char* name;
-  Member Owner::*member;
+  Member Owner::* member;
   const char* unit = "";
   bool is_key = false;
   std::uint32_t bound = 0;
@@ -49,50 +49,40 @@ struct FieldOf {
   }
 };
 template <typename Owner, typename Member>
-constexpr FieldOf<Owner, Member> field(const char* name, Member Owner::*member, const char* unit = "") {
+constexpr FieldOf<Owner, Member> field(const char* name, Member Owner::* member, const char* unit = "") {
   return {name, member, unit};
 }
 template <typename Owner, typename Member>
-constexpr FieldOf<Owner, Member> key(const char* name, Member Owner::*member, const char* unit = "") {
+constexpr FieldOf<Owner, Member> key(const char* name, Member Owner::* member, const char* unit = "") {
   return {name, member, unit, true};
 }
 
-template <typename E>
-struct EnumeratorOf {
+template <typename E> struct EnumeratorOf {
   const char* name;
   E value;
 };
-template <typename E>
-constexpr EnumeratorOf<E> enumerator(const char* name, E value) {
-  return {name, value};
-}
+template <typename E> constexpr EnumeratorOf<E> enumerator(const char* name, E value) { return {name, value}; }
 
 template <typename T>
 concept DescribedStructure = std::is_class_v<T> && requires { Described<T>::fields; };
 template <typename T>
 concept DescribedEnumeration = std::is_enum_v<T> && requires { Described<T>::enumerators; };
 
-template <typename T>
-const TypePtr& type_of();
+template <typename T> const TypePtr& type_of();
 
 namespace detail {
 
-template <typename T>
-struct IsVector : std::false_type {};
-template <typename E>
-struct IsVector<std::vector<E>> : std::true_type {};
-template <typename T>
-struct IsArray : std::false_type {};
-template <typename E, std::size_t n>
-struct IsArray<std::array<E, n>> : std::true_type {};
+template <typename T> struct IsVector : std::false_type {};
+template <typename E> struct IsVector<std::vector<E>> : std::true_type {};
+template <typename T> struct IsArray : std::false_type {};
+template <typename E, std::size_t n> struct IsArray<std::array<E, n>> : std::true_type {};
 
 /// Those that lie in memory as they travel.
 template <typename T>
-concept Plain = std::same_as<T, std::byte> ||
-                (CdrNumber<T> && !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>);
+concept Plain = std::same_as<T, std::byte> || (CdrNumber<T> && !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
+                                               !std::same_as<T, char16_t> && !std::same_as<T, char32_t>);
 
-template <Plain T>
-constexpr Kind kind_of() {
+template <Plain T> constexpr Kind kind_of() {
   if constexpr (std::same_as<T, std::byte>) return Kind::octet;
   else if constexpr (std::same_as<T, char>) return Kind::char8;
   else if constexpr (std::same_as<T, float>) return Kind::float32;
@@ -104,18 +94,20 @@ constexpr Kind kind_of() {
 }
 
 /// As least_bytes() of cdr.cpp, at compile time.
-template <typename T>
-constexpr std::size_t least_bytes() {
+template <typename T> constexpr std::size_t least_bytes() {
   if constexpr (Plain<T> || std::same_as<T, bool>) return sizeof(T);
   else if constexpr (std::same_as<T, std::string>) return 5;
   else if constexpr (DescribedStructure<T>)
-    return std::apply([](const auto&... f) { return (std::size_t{0} + ... + least_bytes<std::remove_cvref_t<decltype(std::declval<T&>().*(f.member))>>()); }, Described<T>::fields);
+    return std::apply(
+        [](const auto&... f) {
+          return (std::size_t{0} + ... + least_bytes<std::remove_cvref_t<decltype(std::declval<T&>().*(f.member))>>());
+        },
+        Described<T>::fields);
   else if constexpr (IsArray<T>::value) return std::tuple_size_v<T> * least_bytes<typename T::value_type>();
   else return 4;
 }
 
-template <typename T>
-TypePtr make_type(std::uint32_t bound = 0) {
+template <typename T> TypePtr make_type(std::uint32_t bound = 0) {
   if constexpr (Plain<T>) {
     return primitive(kind_of<T>());
   } else if constexpr (std::same_as<T, bool>) {
@@ -131,9 +123,16 @@ TypePtr make_type(std::uint32_t bound = 0) {
     for (const auto& e : Described<T>::enumerators) all.push_back({e.name, static_cast<std::int32_t>(e.value)});
     return enumeration(Described<T>::name, std::move(all));
   } else {
-    static_assert(DescribedStructure<T>, "a member's type is neither one that samples may hold nor has it a sonde::bus::Described of its own");
+    static_assert(DescribedStructure<T>,
+                  "a member's type is neither one that samples may hold nor has it a sonde::bus::Described of its own");
     std::vector<Field> all;
-    std::apply([&](const auto&... f) { (all.push_back({f.name, make_type<std::remove_cvref_t<decltype(std::declval<T&>().*(f.member))>>(f.bound), f.is_key, f.unit}), ...); }, Described<T>::fields);
+    std::apply(
+        [&](const auto&... f) {
+          (all.push_back({f.name, make_type<std::remove_cvref_t<decltype(std::declval<T&>().*(f.member))>>(f.bound),
+                          f.is_key, f.unit}),
+           ...);
+        },
+        Described<T>::fields);
     return structure(Described<T>::name, std::move(all));
   }
 }
@@ -142,15 +141,17 @@ class Encoding {
  public:
   explicit Encoding(std::vector<std::byte>& payload) : out_(payload) {}
 
-  template <typename T>
-  bool put(const T& value, std::uint32_t bound = 0) {
+  template <typename T> bool put(const T& value, std::uint32_t bound = 0) {
     if constexpr (std::same_as<T, std::byte>) {
       out_.put(static_cast<std::uint8_t>(value));
     } else if constexpr (Plain<T> || std::same_as<T, bool>) {
       out_.put(value);
     } else if constexpr (std::same_as<T, std::string>) {
-      if (bound && value.size() > bound) return wrong("has " + std::to_string(value.size()) + " characters; " + std::to_string(bound) + " are allowed");
-      if (value.size() > limit::sample_bytes) return wrong("has " + std::to_string(value.size()) + " characters; a sample has " + std::to_string(limit::sample_bytes) + " bytes at most");
+      if (bound && value.size() > bound)
+        return wrong("has " + std::to_string(value.size()) + " characters; " + std::to_string(bound) + " are allowed");
+      if (value.size() > limit::sample_bytes)
+        return wrong("has " + std::to_string(value.size()) + " characters; a sample has " +
+                     std::to_string(limit::sample_bytes) + " bytes at most");
       if (std::memchr(value.data(), 0, value.size())) return wrong("has a NUL in it, which strings of IDL cannot hold");
       out_.put(std::string_view(value));
     } else if constexpr (DescribedEnumeration<T>) {
@@ -159,25 +160,32 @@ class Encoding {
         out_.put(static_cast<std::int32_t>(value));
         return true;
       }
-      return wrong("has the value " + std::to_string(static_cast<long long>(value)) + ", which " + Described<T>::name + " has no enumerator for");
+      return wrong("has the value " + std::to_string(static_cast<long long>(value)) + ", which " + Described<T>::name +
+                   " has no enumerator for");
     } else if constexpr (IsVector<T>::value) {
-      if (bound && value.size() > bound) return wrong("has " + std::to_string(value.size()) + " elements; " + std::to_string(bound) + " are allowed");
-      if (value.size() > limit::sample_bytes) return wrong("has " + std::to_string(value.size()) + " elements; a sample has " + std::to_string(limit::sample_bytes) + " bytes at most");
+      if (bound && value.size() > bound)
+        return wrong("has " + std::to_string(value.size()) + " elements; " + std::to_string(bound) + " are allowed");
+      if (value.size() > limit::sample_bytes)
+        return wrong("has " + std::to_string(value.size()) + " elements; a sample has " +
+                     std::to_string(limit::sample_bytes) + " bytes at most");
       out_.put(static_cast<std::uint32_t>(value.size()));
       return elements(value);
     } else if constexpr (IsArray<T>::value) {
       return elements(value);
     } else {
-      return std::apply([&](const auto&... f) { return (part(f.name, value.*(f.member), f.bound) && ...); }, Described<T>::fields);
+      return std::apply([&](const auto&... f) { return (part(f.name, value.*(f.member), f.bound) && ...); },
+                        Described<T>::fields);
     }
     return true;
   }
 
-  Error error(const char* type) const { return {"bus.bad_value", std::string(type).append(path_).append(" ").append(what_), "nothing was sent; give the field a value that its type allows"}; }
+  Error error(const char* type) const {
+    return {"bus.bad_value", std::string(type).append(path_).append(" ").append(what_),
+            "nothing was sent; give the field a value that its type allows"};
+  }
 
  private:
-  template <typename List>
-  bool elements(const List& list) {
+  template <typename List> bool elements(const List& list) {
     using E = typename List::value_type;
     if constexpr (Plain<E>) {
       out_.put_elements(std::as_bytes(std::span(list)), sizeof(E));
@@ -187,8 +195,7 @@ class Encoding {
     }
     return true;
   }
-  template <typename M>
-  bool part(const char* name, const M& value, std::uint32_t bound) {
+  template <typename M> bool part(const char* name, const M& value, std::uint32_t bound) {
     return put(value, bound) || within(std::string(1, '.').append(name));
   }
   bool wrong(std::string what) {
@@ -204,8 +211,7 @@ class Encoding {
   std::string what_, path_;
 };
 
-template <typename T>
-void get(CdrReader& in, T& value, std::uint32_t bound = 0) {
+template <typename T> void get(CdrReader& in, T& value, std::uint32_t bound = 0) {
   if constexpr (std::same_as<T, std::byte>) {
     value = static_cast<std::byte>(in.get<std::uint8_t>());
   } else if constexpr (Plain<T>) {
@@ -254,43 +260,44 @@ Result<void> same_type(const std::string& topic, const Type& declared, const Typ
 }  // namespace detail
 
 /// Made once. Whether the description is one of a type that check() lets pass is found when a topic is opened.
-template <typename T>
-const TypePtr& type_of() {
+template <typename T> const TypePtr& type_of() {
   static const TypePtr type = detail::make_type<T>();
   return type;
 }
 
-/// Errors: bus.bad_value (path, what is allowed: a string with a NUL or over its bound, a number that is no enumerator).
-template <DescribedStructure T>
-Result<void> encode(const T& value, std::vector<std::byte>& payload) {
+/// Errors: bus.bad_value (path, what is allowed: a string with a NUL or over its bound, a number that is no
+/// enumerator).
+template <DescribedStructure T> Result<void> encode(const T& value, std::vector<std::byte>& payload) {
   detail::Encoding encoding(payload);
   if (encoding.put(value)) return {};
   return encoding.error(Described<T>::name);
 }
 
 /// Into what is there, whose memory is used again. Errors: bus.malformed, as verify(); `into` is then anything.
-template <DescribedStructure T>
-Result<void> decode(Bytes payload, T& into) {
+template <DescribedStructure T> Result<void> decode(Bytes payload, T& into) {
   CdrReader in(payload);
   detail::get(in, into);
   if (in.ok() && in.left() <= most_padding) return {};
   std::string why;
   verify(*type_of<T>(), payload, &why);
-  return Error{"bus.malformed", std::move(why), "the writer has to send what " + std::string(Described<T>::name) + " declares"};
+  return Error{"bus.malformed", std::move(why),
+               "the writer has to send what " + std::string(Described<T>::name) + " declares"};
 }
-template <DescribedStructure T>
-Result<T> decode(Bytes payload) {
+template <DescribedStructure T> Result<T> decode(Bytes payload) {
   T out{};
   if (auto fine = decode(payload, out); !fine) return fine.error();
   return out;
 }
 
-template <DescribedStructure T>
-class Publisher {
+template <DescribedStructure T> class Publisher {
  public:
-  /// A topic of the profile; with `qos` any topic. Errors: as Bus::writer(), and bus.bad_type where the profile means another type than T.
-  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) { return opened(bus->writer(topic)); }
-  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos) {
+  /// A topic of the profile; with `qos` any topic. Errors: as Bus::writer(), and bus.bad_type where the profile means
+  /// another type than T.
+  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) {
+    return opened(bus->writer(topic));
+  }
+  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic,
+                                                 const Qos& qos) {
     return opened(bus->writer(topic, type_of<T>(), qos));
   }
 
@@ -310,7 +317,8 @@ class Publisher {
   explicit Publisher(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
   static Result<std::unique_ptr<Publisher>> opened(Result<std::unique_ptr<Writer>> writer) {
     if (!writer) return writer.error();
-    if (auto same = detail::same_type((*writer)->topic(), *(*writer)->type(), *type_of<T>()); !same) return same.error();
+    if (auto same = detail::same_type((*writer)->topic(), *(*writer)->type(), *type_of<T>()); !same)
+      return same.error();
     return std::unique_ptr<Publisher>(new Publisher(std::move(*writer)));
   }
 
@@ -318,21 +326,26 @@ class Publisher {
   std::vector<std::byte> payload_;
 };
 
-template <DescribedStructure T>
-class Subscriber {
+template <DescribedStructure T> class Subscriber {
  public:
   /// As Publisher::open().
-  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) { return opened(bus->reader(topic)); }
-  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos) {
+  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) {
+    return opened(bus->reader(topic));
+  }
+  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic,
+                                                  const Qos& qos) {
     return opened(bus->reader(topic, type_of<T>(), qos));
   }
 
-  /// What is there now, oldest first, at most `most`; never waits. `taker` is called with (const SampleInfo&, const T&); the sample is
-  /// valid during the call.
-  template <std::invocable<const SampleInfo&, const T&> F>
-  std::size_t take(F&& taker, std::size_t most = SIZE_MAX) {
+  /// What is there now, oldest first, at most `most`; never waits. `taker` is called with (const SampleInfo&, const
+  /// T&); the sample is valid during the call.
+  template <std::invocable<const SampleInfo&, const T&> F> std::size_t take(F&& taker, std::size_t most = SIZE_MAX) {
     // The reader has verified them against the same type: there is none that does not decode.
-    return reader_->take([&](const SampleInfo& info, Bytes payload) { if (decode(payload, sample_)) taker(info, std::as_const(sample_)); }, most);
+    return reader_->take(
+        [&](const SampleInfo& info, Bytes payload) {
+          if (decode(payload, sample_)) taker(info, std::as_const(sample_));
+        },
+        most);
   }
   Reader& reader() { return *reader_; }
 
@@ -340,7 +353,8 @@ class Subscriber {
   explicit Subscriber(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
   static Result<std::unique_ptr<Subscriber>> opened(Result<std::unique_ptr<Reader>> reader) {
     if (!reader) return reader.error();
-    if (auto same = detail::same_type((*reader)->topic(), *(*reader)->type(), *type_of<T>()); !same) return same.error();
+    if (auto same = detail::same_type((*reader)->topic(), *(*reader)->type(), *type_of<T>()); !same)
+      return same.error();
     return std::unique_ptr<Subscriber>(new Subscriber(std::move(*reader)));
   }
 
@@ -349,16 +363,14 @@ class Subscriber {
 };
 
 /// An Answer whose body is a structure; it is empty with other codes than ok.
-template <DescribedStructure Reply>
-struct AnswerOf {
+template <DescribedStructure Reply> struct AnswerOf {
   ReplyCode code = ReplyCode::ok;
   std::string message, server;
   int tries = 1;
   Reply body{};
 };
 
-template <DescribedStructure Request, DescribedStructure Reply>
-ServiceTypes service_types() {
+template <DescribedStructure Request, DescribedStructure Reply> ServiceTypes service_types() {
   return {type_of<Request>(), type_of<Reply>()};
 }
 

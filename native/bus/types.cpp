@@ -14,7 +14,9 @@ namespace sonde::bus {
 
 namespace {
 
-Error bad_type(std::string what) { return {"bus.bad_type", std::move(what), "what a type may be: bus/types.hpp, and in IDL: bus/idl.hpp"}; }
+Error bad_type(std::string what) {
+  return {"bus.bad_type", std::move(what), "what a type may be: bus/types.hpp, and in IDL: bus/idl.hpp"};
+}
 
 constexpr bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr bool digit(char c) { return c >= '0' && c <= '9'; }
@@ -41,8 +43,8 @@ std::vector<std::string> pieces_of(std::string_view scoped) {
 
 std::string quoted(std::string_view name) { return std::string(1, '\'').append(name) + '\''; }
 
-/// One walk over all that a type is made of. Types that are used several times are looked at once: a chain of structures, each with two
-/// fields of the one before, would take 2^16 walks.
+/// One walk over all that a type is made of. Types that are used several times are looked at once: a chain of
+/// structures, each with two fields of the one before, would take 2^16 walks.
 class Checking {
  public:
   struct Sum {
@@ -51,14 +53,21 @@ class Checking {
   };
 
   Result<Sum> visit(const Type& type, std::size_t depth, const std::string& path) {
-    if (depth > limit::depth + 1) return bad_type(path + " lies deeper than " + std::to_string(limit::depth) + " structures, sequences and arrays, or contains itself");
+    if (depth > limit::depth + 1)
+      return bad_type(path + " lies deeper than " + std::to_string(limit::depth) +
+                      " structures, sequences and arrays, or contains itself");
     if (const auto seen = sums_.find(&type); seen != sums_.end()) return seen->second;
     auto sum = fresh(type, depth, path);
     if (!sum) return sum;
-    if ((*sum).height > limit::depth) return bad_type(path + " has more than " + std::to_string(limit::depth) + " structures, sequences and arrays within each other");
-    if ((*sum).leaves > limit::leaves) return bad_type(path + " has more than " + std::to_string(limit::leaves) + " fields, those of all structures within it counted");
+    if ((*sum).height > limit::depth)
+      return bad_type(path + " has more than " + std::to_string(limit::depth) +
+                      " structures, sequences and arrays within each other");
+    if ((*sum).leaves > limit::leaves)
+      return bad_type(path + " has more than " + std::to_string(limit::leaves) +
+                      " fields, those of all structures within it counted");
     if ((*sum).least_bytes > limit::sample_bytes)
-      return bad_type(path + " takes at least " + std::to_string((*sum).least_bytes) + " bytes; samples may have " + std::to_string(limit::sample_bytes));
+      return bad_type(path + " takes at least " + std::to_string((*sum).least_bytes) + " bytes; samples may have " +
+                      std::to_string(limit::sample_bytes));
     sums_.emplace(&type, *sum);
     return sum;
   }
@@ -73,19 +82,30 @@ class Checking {
 
   Result<Sum> fresh(const Type& type, std::size_t depth, const std::string& path) {
     switch (type.kind) {
-      case Kind::boolean: case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: return Sum{1, 1, 0};
-      case Kind::int16: case Kind::uint16: return Sum{2, 1, 0};
-      case Kind::int32: case Kind::uint32: case Kind::float32: return Sum{4, 1, 0};
-      case Kind::int64: case Kind::uint64: case Kind::float64: return Sum{8, 1, 0};
+      case Kind::boolean:
+      case Kind::octet:
+      case Kind::char8:
+      case Kind::int8:
+      case Kind::uint8: return Sum{1, 1, 0};
+      case Kind::int16:
+      case Kind::uint16: return Sum{2, 1, 0};
+      case Kind::int32:
+      case Kind::uint32:
+      case Kind::float32: return Sum{4, 1, 0};
+      case Kind::int64:
+      case Kind::uint64:
+      case Kind::float64: return Sum{8, 1, 0};
       case Kind::string: return Sum{5, 1, 0};
       case Kind::enumeration:
         if (auto fine = enumeration(type, path); !fine) return fine.error();
         return Sum{4, 1, 0};
-      case Kind::sequence: case Kind::array: {
+      case Kind::sequence:
+      case Kind::array: {
         const bool array = type.kind == Kind::array;
         if (!type.element) return bad_type(path + ": " + (array ? "an array" : "a sequence") + " of nothing");
         if (array && type.bound == 0) return bad_type(path + ": an array needs at least one element");
-        if (array && type.element->kind == Kind::array) return bad_type(path + ": an array of arrays: give the product of the dimensions");
+        if (array && type.element->kind == Kind::array)
+          return bad_type(path + ": an array of arrays: give the product of the dimensions");
         auto sum = visit(*type.element, depth + 1, path + "[]");
         if (!sum) return sum;
         return Sum{array ? (*sum).least_bytes * type.bound : 4, (*sum).leaves, (*sum).height + 1};
@@ -99,18 +119,24 @@ class Checking {
     if (auto fine = declare(type, path); !fine) return fine.error();
     if (type.fields.empty()) return bad_type(type.name + " has no field; one at least is needed");
     if (type.fields.size() > limit::fields)
-      return bad_type(type.name + " has " + std::to_string(type.fields.size()) + " fields; " + std::to_string(limit::fields) + " are allowed");
+      return bad_type(type.name + " has " + std::to_string(type.fields.size()) + " fields; " +
+                      std::to_string(limit::fields) + " are allowed");
     Sum sum{0, 0, 1};
     std::map<std::string, std::string_view> names;
     for (const Field& field : type.fields) {
       const std::string where = path + "." + field.name;
-      if (const auto wrong = wrong_with(field.name); !wrong.empty()) return bad_type(type.name + ": the name " + quoted(field.name) + " of a field " + wrong);
+      if (const auto wrong = wrong_with(field.name); !wrong.empty())
+        return bad_type(type.name + ": the name " + quoted(field.name) + " of a field " + wrong);
       const auto [twin, first] = names.emplace(idl::lower(field.name), field.name);
       if (!first)
-        return bad_type(type.name + ": the fields " + quoted(twin->second) + " and " + quoted(field.name) + " have one name (IDL tells no capitals from small letters)");
+        return bad_type(type.name + ": the fields " + quoted(twin->second) + " and " + quoted(field.name) +
+                        " have one name (IDL tells no capitals from small letters)");
       if (!field.type) return bad_type(where + " has no type");
-      if (field.unit.size() > limit::name_bytes || std::any_of(field.unit.begin(), field.unit.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
-        return bad_type(where + ": its unit is longer than " + std::to_string(limit::name_bytes) + " bytes or has control characters in it");
+      if (field.unit.size() > limit::name_bytes || std::any_of(field.unit.begin(), field.unit.end(), [](char c) {
+            return static_cast<unsigned char>(c) < 0x20;
+          }))
+        return bad_type(where + ": its unit is longer than " + std::to_string(limit::name_bytes) +
+                        " bytes or has control characters in it");
       auto part = visit(*field.type, depth + 1, where);
       if (!part) return part;
       if (field.key)
@@ -126,14 +152,17 @@ class Checking {
     if (auto fine = declare(type, path); !fine) return fine;
     if (type.enumerators.empty()) return bad_type(type.name + " has no enumerator; one at least is needed");
     if (type.enumerators.size() > limit::fields)
-      return bad_type(type.name + " has " + std::to_string(type.enumerators.size()) + " enumerators; " + std::to_string(limit::fields) + " are allowed");
+      return bad_type(type.name + " has " + std::to_string(type.enumerators.size()) + " enumerators; " +
+                      std::to_string(limit::fields) + " are allowed");
     const std::size_t cut = type.name.rfind("::");
     const std::string scope = cut == std::string::npos ? "" : type.name.substr(0, cut + 2);
     std::map<std::int32_t, std::string_view> values;
     for (const Enumerator& e : type.enumerators) {
-      if (const auto wrong = wrong_with(e.name); !wrong.empty()) return bad_type(type.name + ": the name " + quoted(e.name) + " of an enumerator " + wrong);
+      if (const auto wrong = wrong_with(e.name); !wrong.empty())
+        return bad_type(type.name + ": the name " + quoted(e.name) + " of an enumerator " + wrong);
       if (const auto [twin, first] = values.emplace(e.value, e.name); !first)
-        return bad_type(type.name + ": the enumerators " + quoted(twin->second) + " and " + quoted(e.name) + " have one value, " + std::to_string(e.value));
+        return bad_type(type.name + ": the enumerators " + quoted(twin->second) + " and " + quoted(e.name) +
+                        " have one value, " + std::to_string(e.value));
     }
     for (std::size_t k = 0; k < type.enumerators.size(); ++k)
       if (auto fine = declare(scope + type.enumerators[k].name, What::enumerator, type, k); !fine) return fine;
@@ -142,12 +171,14 @@ class Checking {
 
   /// A type's name, and the modules that it implies.
   Result<void> declare(const Type& type, const std::string& path) {
-    if (type.name.size() > limit::name_bytes) return bad_type(path + ": its type's name is longer than " + std::to_string(limit::name_bytes) + " bytes");
+    if (type.name.size() > limit::name_bytes)
+      return bad_type(path + ": its type's name is longer than " + std::to_string(limit::name_bytes) + " bytes");
     std::string scope;
     const auto pieces = pieces_of(type.name);
     for (std::size_t k = 0; k < pieces.size(); ++k) {
       if (const auto wrong = wrong_with(pieces[k]); !wrong.empty())
-        return bad_type((path == type.name ? "" : path + ": ") + "the type's name " + quoted(type.name) + ": " + quoted(pieces[k]) + " " + wrong);
+        return bad_type((path == type.name ? "" : path + ": ") + "the type's name " + quoted(type.name) + ": " +
+                        quoted(pieces[k]) + " " + wrong);
       scope += (k ? "::" : "") + pieces[k];
       if (auto fine = declare(scope, k + 1 < pieces.size() ? What::module : What::type, type, 0); !fine) return fine;
     }
@@ -165,15 +196,22 @@ class Checking {
         return bad_type("two types that differ are called " + quoted(name));
       }
       // The same enumeration may be there as two objects.
-      if (other.type->name == type.name && enumerator < other.type->enumerators.size() && other.type->enumerators[enumerator].name == type.enumerators[enumerator].name) return {};
+      if (other.type->name == type.name && enumerator < other.type->enumerators.size() &&
+          other.type->enumerators[enumerator].name == type.enumerators[enumerator].name)
+        return {};
     }
     static constexpr const char* called[] = {"a module", "a type", "an enumerator"};
-    return bad_type(quoted(other.spelled) + " is " + called[static_cast<int>(other.what)] + ", " + quoted(name) + " is " + called[static_cast<int>(what)] +
-                    ": one name may mean one thing only (enumerators lie beside their enumeration; IDL tells no capitals from small letters)");
+    return bad_type(quoted(other.spelled) + " is " + called[static_cast<int>(other.what)] + ", " + quoted(name) +
+                    " is " + called[static_cast<int>(what)] +
+                    ": one name may mean one thing only (enumerators lie beside their enumeration; IDL tells no "
+                    "capitals from small letters)");
   }
 
   Result<void> keyable(const Type& type, const std::string& path) {
-    if (type.kind == Kind::sequence) return bad_type(path + " is part of the key and a sequence; keys are primitives, enumerations, strings, or arrays and structures of those");
+    if (type.kind == Kind::sequence)
+      return bad_type(path +
+                      " is part of the key and a sequence; keys are primitives, enumerations, strings, or arrays and "
+                      "structures of those");
     if (type.kind == Kind::array) return keyable(*type.element, path + "[]");
     if (type.kind != Kind::structure) return {};
     const bool some = has_key(type);
@@ -199,7 +237,8 @@ class Hash {
   }
   std::string text() const {
     char out[33];
-    std::snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(high_), static_cast<unsigned long long>(low_));
+    std::snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(high_),
+                  static_cast<unsigned long long>(low_));
     return out;
   }
 
@@ -219,7 +258,8 @@ void hash(Hash& into, const Type& type) {
   into.put(static_cast<std::uint32_t>(type.kind));
   switch (type.kind) {
     case Kind::string: into.put(type.bound); break;
-    case Kind::sequence: case Kind::array:
+    case Kind::sequence:
+    case Kind::array:
       into.put(type.bound);
       hash(into, *type.element);
       break;
@@ -279,10 +319,12 @@ class Writing {
     } else {
       body = "enum " + idl::escaped(own) + " {\n";
       bool plain = true;  // the values that IDL gives by itself
-      for (std::size_t k = 0; k < type.enumerators.size(); ++k) plain = plain && type.enumerators[k].value == static_cast<std::int32_t>(k);
+      for (std::size_t k = 0; k < type.enumerators.size(); ++k)
+        plain = plain && type.enumerators[k].value == static_cast<std::int32_t>(k);
       for (std::size_t k = 0; k < type.enumerators.size(); ++k) {
         const Enumerator& e = type.enumerators[k];
-        body += "  " + (plain ? "" : "@value(" + std::to_string(e.value) + ") ") + idl::escaped(e.name) + (k + 1 < type.enumerators.size() ? ",\n" : "\n");
+        body += "  " + (plain ? "" : "@value(" + std::to_string(e.value) + ") ") + idl::escaped(e.name) +
+                (k + 1 < type.enumerators.size() ? ",\n" : "\n");
       }
     }
     if (!before.empty()) {
@@ -301,9 +343,11 @@ class Writing {
     for (const Enumerator& e : type.enumerators) taken_.insert(idl::lower(e.name));
   }
 
-  /// "type name[dimension]". IDL has no arrays as elements of sequences but by a typedef, which then stands in `before`.
+  /// "type name[dimension]". IDL has no arrays as elements of sequences but by a typedef, which then stands in
+  /// `before`.
   std::string declaration(const Type& type, const std::string& name, std::string& before) {
-    if (type.kind == Kind::array) return spelled(*type.element, before) + " " + name + "[" + std::to_string(type.bound) + "]";
+    if (type.kind == Kind::array)
+      return spelled(*type.element, before) + " " + name + "[" + std::to_string(type.bound) + "]";
     return spelled(type, before) + " " + name;
   }
   std::string spelled(const Type& type, std::string& before) {
@@ -312,7 +356,11 @@ class Writing {
       case Kind::string: return type.bound ? "string<" + bound + ">" : "string";
       case Kind::sequence: {
         const std::string element = spelled(*type.element, before);
-        return "sequence<" + element + (type.bound ? ", " + bound : element.ends_with('>') ? " " : "") + ">";  // ">>" is a shift to older tools
+        return "sequence<" + element +
+               (type.bound               ? ", " + bound
+                : element.ends_with('>') ? " "
+                                         : "") +
+               ">";  // ">>" is a shift to older tools
       }
       case Kind::array: {
         std::string name;
@@ -322,7 +370,8 @@ class Writing {
         before += line;
         return name.insert(0, "::");
       }
-      case Kind::structure: case Kind::enumeration: {
+      case Kind::structure:
+      case Kind::enumeration: {
         std::string out;
         for (const auto& piece : pieces_of(type.name)) out += "::" + idl::escaped(piece);
         return out;
@@ -410,7 +459,8 @@ TypePtr enumeration(std::string name, std::vector<Enumerator> enumerators) {
 }
 
 Result<void> check(const Type& type) {
-  if (type.kind != Kind::structure) return bad_type("a topic's type has to be a structure; this is of kind " + std::string(name_of(type.kind)));
+  if (type.kind != Kind::structure)
+    return bad_type("a topic's type has to be a structure; this is of kind " + std::string(name_of(type.kind)));
   Checking checking;
   if (auto sum = checking.visit(type, 1, type.name); !sum) return sum.error();
   return {};
@@ -423,13 +473,18 @@ bool equal(const Type& a, const Type& b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::string: return a.bound == b.bound;
-    case Kind::sequence: case Kind::array: return a.bound == b.bound && equal(*a.element, *b.element);
+    case Kind::sequence:
+    case Kind::array: return a.bound == b.bound && equal(*a.element, *b.element);
     case Kind::enumeration:
-      return a.name == b.name && std::equal(a.enumerators.begin(), a.enumerators.end(), b.enumerators.begin(), b.enumerators.end(),
-                                            [](const Enumerator& x, const Enumerator& y) { return x.name == y.name && x.value == y.value; });
+      return a.name == b.name && std::equal(a.enumerators.begin(), a.enumerators.end(), b.enumerators.begin(),
+                                            b.enumerators.end(), [](const Enumerator& x, const Enumerator& y) {
+                                              return x.name == y.name && x.value == y.value;
+                                            });
     case Kind::structure:
       return a.name == b.name && std::equal(a.fields.begin(), a.fields.end(), b.fields.begin(), b.fields.end(),
-                                            [](const Field& x, const Field& y) { return x.name == y.name && x.key == y.key && equal(*x.type, *y.type); });
+                                            [](const Field& x, const Field& y) {
+                                              return x.name == y.name && x.key == y.key && equal(*x.type, *y.type);
+                                            });
     default: return true;
   }
 }
@@ -445,8 +500,9 @@ bool has_key(const Type& type) {
 }
 
 std::string_view name_of(Kind kind) {
-  static constexpr std::string_view names[] = {"boolean", "octet", "char",  "int8",   "uint8",  "int16",       "uint16",   "int32", "uint32",
-                                               "int64",   "uint64", "float", "double", "string", "enumeration", "sequence", "array", "structure"};
+  static constexpr std::string_view names[] = {"boolean", "octet",  "char",        "int8",     "uint8",  "int16",
+                                               "uint16",  "int32",  "uint32",      "int64",    "uint64", "float",
+                                               "double",  "string", "enumeration", "sequence", "array",  "structure"};
   return static_cast<std::size_t>(kind) < std::size(names) ? names[static_cast<std::size_t>(kind)] : "?";
 }
 

@@ -1,8 +1,10 @@
 #pragma once
-/// What a sample is made of: the structures that IDL declares, as values that every implementation, the checker and Python share.
+/// What a sample is made of: the structures that IDL declares, as values that every implementation, the checker and
+/// Python share.
 ///
-/// A Type is made once (by idl.hpp, by a profile, by typed.hpp from a C++ structure) and is then immutable and shared. Structures are
-/// final in the sense of DDS XTypes and travel as plain CDR (XCDR version 1), which every DDS speaks. Any-thread.
+/// A Type is made once (by idl.hpp, by a profile, by typed.hpp from a C++ structure) and is then immutable and shared.
+/// Structures are final in the sense of DDS XTypes and travel as plain CDR (XCDR version 1), which every DDS speaks.
+/// Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +22,24 @@ using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
 enum class Kind : std::uint8_t {
-  boolean, octet, char8, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64,
-  string, enumeration, sequence, array, structure
+  boolean,
+  octet,
+  char8,
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float32,
+  float64,
+  string,
+  enumeration,
+  sequence,
+  array,
+  structure
 };
 
 struct Type;
@@ -30,8 +48,8 @@ using TypePtr = std::shared_ptr<const Type>;
 struct Field {
   std::string name;
   TypePtr type;
-  bool key = false;   ///< IDL's @key: samples of one key are one instance
-  std::string unit;   ///< IDL's @unit("W"); empty: none stated. It is not part of what has to agree
+  bool key = false;  ///< IDL's @key: samples of one key are one instance
+  std::string unit;  ///< IDL's @unit("W"); empty: none stated. It is not part of what has to agree
 };
 
 struct Enumerator {
@@ -41,32 +59,36 @@ struct Enumerator {
 
 struct Type {
   Kind kind = Kind::structure;
-  std::string name;              ///< of structures and enumerations: scoped, "regale::NodePower"
-  std::uint32_t bound = 0;       ///< string (characters without the NUL), sequence: most, 0: unbounded · array: how many, dimensions multiplied
-  TypePtr element;               ///< sequence, array
-  std::vector<Field> fields;     ///< structure
+  std::string name;           ///< of structures and enumerations: scoped, "regale::NodePower"
+  std::uint32_t bound = 0;    ///< string (characters without the NUL), sequence: most, 0: unbounded · array: how many,
+                              ///< dimensions multiplied
+  TypePtr element;            ///< sequence, array
+  std::vector<Field> fields;  ///< structure
   std::vector<Enumerator> enumerators;
 };
 
-/// Limits on what is declared, so that no declaration, however it came, can make a reader recurse or allocate without end.
+/// Limits on what is declared, so that no declaration, however it came, can make a reader recurse or allocate without
+/// end.
 namespace limit {
-inline constexpr std::size_t depth = 16;             ///< structures, sequences and arrays within each other
-inline constexpr std::size_t fields = 1024;          ///< of one structure; enumerators of one enumeration
-inline constexpr std::size_t leaves = 65536;         ///< fields that are not structures, those of structures within structures counted each time
-inline constexpr std::size_t name_bytes = 255;       ///< of types, fields, topics
+inline constexpr std::size_t depth = 16;     ///< structures, sequences and arrays within each other
+inline constexpr std::size_t fields = 1024;  ///< of one structure; enumerators of one enumeration
+inline constexpr std::size_t leaves =
+    65536;  ///< fields that are not structures, those of structures within structures counted each time
+inline constexpr std::size_t name_bytes = 255;  ///< of types, fields, topics
 inline constexpr std::size_t sample_bytes = 64u << 20;
 }  // namespace limit
 
-TypePtr primitive(Kind kind);                        ///< boolean … float64; null for other kinds
+TypePtr primitive(Kind kind);  ///< boolean … float64; null for other kinds
 TypePtr string_type(std::uint32_t bound = 0);
 TypePtr sequence_of(TypePtr element, std::uint32_t bound = 0);
 TypePtr array_of(TypePtr element, std::uint32_t length);  ///< of an array: one array, dimensions multiplied
 TypePtr structure(std::string name, std::vector<Field> fields);
 TypePtr enumeration(std::string name, std::vector<Enumerator> enumerators);
 
-/// Whether it can be a topic's type: a structure, names that IDL allows, no name twice (IDL tells no capitals from small letters, and
-/// enumerators lie beside their enumeration), nothing empty, within the limits, no recursion; keys are primitives, enumerations, strings,
-/// or arrays and structures of those. All that takes a Type relies on it, but for the factories above. Errors: bus.bad_type (the path to the field, what is wrong).
+/// Whether it can be a topic's type: a structure, names that IDL allows, no name twice (IDL tells no capitals from
+/// small letters, and enumerators lie beside their enumeration), nothing empty, within the limits, no recursion; keys
+/// are primitives, enumerations, strings, or arrays and structures of those. All that takes a Type relies on it, but
+/// for the factories above. Errors: bus.bad_type (the path to the field, what is wrong).
 Result<void> check(const Type& type);
 
 /// IDL that declares it and all that it needs; parse_idl() of it gives an equal type.
@@ -74,8 +96,8 @@ std::string to_idl(const Type& type);
 
 /// The same names, kinds, bounds, keys and order all the way down. Units may differ.
 bool equal(const Type& a, const Type& b);
-/// 16 bytes in hexadecimal of what equal() compares: announced beside the type's name, so that two sides that mean different
-/// structures by one name are told so instead of reading garbage.
+/// 16 bytes in hexadecimal of what equal() compares: announced beside the type's name, so that two sides that mean
+/// different structures by one name are told so instead of reading garbage.
 std::string fingerprint(const Type& type);
 bool has_key(const Type& type);
 std::string_view name_of(Kind kind);

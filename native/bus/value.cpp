@@ -30,7 +30,8 @@ std::string shown(const Value& value) {
 }
 
 std::string_view sort_of(const Value& value) {
-  static constexpr std::string_view names[] = {"nothing", "a boolean", "a whole number", "a whole number", "a number", "a text", "bytes", "a list", "a structure"};
+  static constexpr std::string_view names[] = {"nothing", "a boolean", "a whole number", "a whole number", "a number",
+                                               "a text",  "bytes",     "a list",         "a structure"};
   return names[value.is.index()];
 }
 
@@ -44,7 +45,8 @@ class Encoding {
       case Kind::boolean:
         if (const auto* flag = std::get_if<bool>(&value.is)) return done(*flag);
         return not_a("a boolean", value);
-      case Kind::octet: case Kind::uint8: return whole<std::uint8_t>(value);
+      case Kind::octet:
+      case Kind::uint8: return whole<std::uint8_t>(value);
       case Kind::int8: return whole<std::int8_t>(value);
       case Kind::int16: return whole<std::int16_t>(value);
       case Kind::uint16: return whole<std::uint16_t>(value);
@@ -52,11 +54,13 @@ class Encoding {
       case Kind::uint32: return whole<std::uint32_t>(value);
       case Kind::int64: return whole<std::int64_t>(value);
       case Kind::uint64: return whole<std::uint64_t>(value);
-      case Kind::float32: case Kind::float64: return real(type.kind, value);
+      case Kind::float32:
+      case Kind::float64: return real(type.kind, value);
       case Kind::char8: return character(value);
       case Kind::string: return text(type, value);
       case Kind::enumeration: return enumerator(type, value);
-      case Kind::sequence: case Kind::array: return elements(type, value);
+      case Kind::sequence:
+      case Kind::array: return elements(type, value);
       case Kind::structure: return structure(type, value);
     }
     return wrong("is of a kind that does not exist", "");
@@ -65,17 +69,16 @@ class Encoding {
   Error error(const Type& type) { return {"bus.bad_value", type.name + path_ + " " + what_, std::move(hint_)}; }
 
  private:
-  template <typename T>
-  bool done(T value) {
+  template <typename T> bool done(T value) {
     out_.put(value);
     return true;
   }
 
-  template <typename T>
-  bool whole(const Value& value) {
+  template <typename T> bool whole(const Value& value) {
     const auto fits = [&](auto n) {
       if (std::in_range<T>(n)) return done(static_cast<T>(n));
-      return wrong("is " + std::to_string(n), std::to_string(std::numeric_limits<T>::min()) + " to " + std::to_string(std::numeric_limits<T>::max()) + " are allowed");
+      return wrong("is " + std::to_string(n), std::to_string(std::numeric_limits<T>::min()) + " to " +
+                                                  std::to_string(std::numeric_limits<T>::max()) + " are allowed");
     };
     if (const auto* n = std::get_if<std::int64_t>(&value.is)) return fits(*n);
     if (const auto* n = std::get_if<std::uint64_t>(&value.is)) return fits(*n);
@@ -89,7 +92,9 @@ class Encoding {
     else if (const auto* m = std::get_if<std::uint64_t>(&value.is)) number = static_cast<double>(*m);
     else return not_a("a number", value);
     if (kind == Kind::float64) return done(number);
-    if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max()) return wrong("is " + shown(value) + ", too large for a float of 32 bits", "±3.4028235e38 at most, or declare a double");
+    if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max())
+      return wrong("is " + shown(value) + ", too large for a float of 32 bits",
+                   "±3.4028235e38 at most, or declare a double");
     return done(static_cast<float>(number));
   }
 
@@ -98,16 +103,22 @@ class Encoding {
     if (!text) return not_a("a text of one character", value);
     const auto byte = [&](std::size_t k) { return static_cast<unsigned char>((*text)[k]); };
     if (text->size() == 1 && byte(0) < 0x80) return done(byte(0));
-    if (text->size() == 2 && (byte(0) == 0xc2 || byte(0) == 0xc3) && (byte(1) & 0xc0) == 0x80) return done(static_cast<std::uint8_t>((byte(0) & 3) << 6 | (byte(1) & 0x3f)));
+    if (text->size() == 2 && (byte(0) == 0xc2 || byte(0) == 0xc3) && (byte(1) & 0xc0) == 0x80)
+      return done(static_cast<std::uint8_t>((byte(0) & 3) << 6 | (byte(1) & 0x3f)));
     return wrong("is " + shown(value), "a text of one character up to U+00FF is allowed");
   }
 
   bool text(const Type& type, const Value& value) {
     const auto* text = std::get_if<std::string>(&value.is);
     if (!text) return not_a("a text", value);
-    if (type.bound && text->size() > type.bound) return wrong("has " + std::to_string(text->size()) + " bytes: " + shown(value), std::to_string(type.bound) + " are allowed");
-    if (text->size() > limit::sample_bytes) return wrong("has " + std::to_string(text->size()) + " bytes", std::to_string(limit::sample_bytes) + " are allowed in a sample");
-    if (text->find('\0') != std::string::npos) return wrong("has a NUL in it", "strings of IDL cannot hold one; sequence<octet> can");
+    if (type.bound && text->size() > type.bound)
+      return wrong("has " + std::to_string(text->size()) + " bytes: " + shown(value),
+                   std::to_string(type.bound) + " are allowed");
+    if (text->size() > limit::sample_bytes)
+      return wrong("has " + std::to_string(text->size()) + " bytes",
+                   std::to_string(limit::sample_bytes) + " are allowed in a sample");
+    if (text->find('\0') != std::string::npos)
+      return wrong("has a NUL in it", "strings of IDL cannot hold one; sequence<octet> can");
     return done(std::string_view(*text));
   }
 
@@ -119,7 +130,8 @@ class Encoding {
     }
     std::optional<std::int64_t> number;
     if (const auto* n = std::get_if<std::int64_t>(&value.is)) number = *n;
-    else if (const auto* m = std::get_if<std::uint64_t>(&value.is); m && *m <= INT32_MAX) number = static_cast<std::int64_t>(*m);
+    else if (const auto* m = std::get_if<std::uint64_t>(&value.is); m && *m <= INT32_MAX)
+      number = static_cast<std::int64_t>(*m);
     for (const Enumerator& e : type.enumerators)
       if (number == e.value) return done(e.value);
     return wrong("is " + shown(value), allowed(type));
@@ -131,7 +143,8 @@ class Encoding {
   }
   static std::string allowed(const Type& type) {
     std::string out;
-    for (std::size_t k = 0; k < type.enumerators.size() && k < 20; ++k) out += (k ? ", " : "") + type.enumerators[k].name;
+    for (std::size_t k = 0; k < type.enumerators.size() && k < 20; ++k)
+      out += (k ? ", " : "") + type.enumerators[k].name;
     return out + (type.enumerators.size() > 20 ? ", … are allowed" : " are allowed");
   }
 
@@ -145,10 +158,14 @@ class Encoding {
     if (!blob && !text && !list) return not_a(byte_kind(element.kind) ? "bytes or a list" : "a list", value);
     const std::size_t n = blob ? blob->size() : text ? text->size() : list->size();
     if (type.kind == Kind::array) {
-      if (n != type.bound) return wrong("has " + std::to_string(n) + " elements", "it is an array of " + std::to_string(type.bound));
+      if (n != type.bound)
+        return wrong("has " + std::to_string(n) + " elements", "it is an array of " + std::to_string(type.bound));
     } else {
-      if (type.bound && n > type.bound) return wrong("has " + std::to_string(n) + " elements", std::to_string(type.bound) + " are allowed");
-      if (n > limit::sample_bytes) return wrong("has " + std::to_string(n) + " elements", std::to_string(limit::sample_bytes) + " bytes are allowed in a sample");
+      if (type.bound && n > type.bound)
+        return wrong("has " + std::to_string(n) + " elements", std::to_string(type.bound) + " are allowed");
+      if (n > limit::sample_bytes)
+        return wrong("has " + std::to_string(n) + " elements",
+                     std::to_string(limit::sample_bytes) + " bytes are allowed in a sample");
       out_.put(static_cast<std::uint32_t>(n));
     }
     if (blob) out_.put_bytes(*blob);
@@ -172,7 +189,8 @@ class Encoding {
       for (const Field& field : type.fields) names.push_back(field.name);
       std::string hint;
       for (std::size_t k = 0; k < names.size() && k < 20; ++k) hint += (k ? ", " : "") + names[k];
-      return wrong("has no field '" + name + "'" + nearest(name, names), type.name + " has " + hint + (names.size() > 20 ? ", …" : ""));
+      return wrong("has no field '" + name + "'" + nearest(name, names),
+                   type.name + " has " + hint + (names.size() > 20 ? ", …" : ""));
     }
     std::size_t next = 0;
     for (const Field& field : type.fields) {
@@ -181,7 +199,8 @@ class Encoding {
       if (!part)
         for (const auto& [name, other] : *given)
           if (name == field.name) part = &other;
-      if (part ? !put(*field.type, *part) : !nothing(*field.type)) return within(std::string(1, '.').append(field.name));
+      if (part ? !put(*field.type, *part) : !nothing(*field.type))
+        return within(std::string(1, '.').append(field.name));
     }
     return true;
   }
@@ -217,7 +236,8 @@ class Decoding {
     if (++made_ > limit::values) return false;
     switch (type.kind) {
       case Kind::boolean: into.is = in_.get_bool(); break;
-      case Kind::octet: case Kind::uint8: into.is = std::uint64_t{in_.get<std::uint8_t>()}; break;
+      case Kind::octet:
+      case Kind::uint8: into.is = std::uint64_t{in_.get<std::uint8_t>()}; break;
       case Kind::uint16: into.is = std::uint64_t{in_.get<std::uint16_t>()}; break;
       case Kind::uint32: into.is = std::uint64_t{in_.get<std::uint32_t>()}; break;
       case Kind::uint64: into.is = in_.get<std::uint64_t>(); break;
@@ -242,7 +262,8 @@ class Decoding {
           if (e.value == number) into.is = e.name;
         break;
       }
-      case Kind::sequence: case Kind::array: {
+      case Kind::sequence:
+      case Kind::array: {
         const std::uint32_t n = type.kind == Kind::array ? type.bound : in_.get_length(type.bound, 1);
         if (byte_kind(type.element->kind)) {
           const Bytes raw = in_.get_bytes(n);
@@ -275,15 +296,21 @@ class Decoding {
   std::size_t made_ = 0;
 };
 
-/// How many bytes a character of UTF-8 has that begins at `at`; 0: none does (RFC 3629: neither overlong nor a surrogate).
+/// How many bytes a character of UTF-8 has that begins at `at`; 0: none does (RFC 3629: neither overlong nor a
+/// surrogate).
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t k) -> unsigned { return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0; };
+  const auto byte = [&](std::size_t k) -> unsigned {
+    return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0;
+  };
   const auto tail = [&](std::size_t k) { return (byte(k) & 0xc0) == 0x80; };
   const unsigned b = byte(0);
   if (b < 0x80) return 1;
   if (b >= 0xc2 && b <= 0xdf && tail(1)) return 2;
-  if (b >= 0xe0 && b <= 0xef && tail(1) && tail(2) && !(b == 0xe0 && byte(1) < 0xa0) && !(b == 0xed && byte(1) > 0x9f)) return 3;
-  if (b >= 0xf0 && b <= 0xf4 && tail(1) && tail(2) && tail(3) && !(b == 0xf0 && byte(1) < 0x90) && !(b == 0xf4 && byte(1) > 0x8f)) return 4;
+  if (b >= 0xe0 && b <= 0xef && tail(1) && tail(2) && !(b == 0xe0 && byte(1) < 0xa0) && !(b == 0xed && byte(1) > 0x9f))
+    return 3;
+  if (b >= 0xf0 && b <= 0xf4 && tail(1) && tail(2) && tail(3) && !(b == 0xf0 && byte(1) < 0x90) &&
+      !(b == 0xf4 && byte(1) > 0x8f))
+    return 4;
   return 0;
 }
 
@@ -302,7 +329,8 @@ void base64(const Blob& blob, std::string& out) {
   static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (std::size_t at = 0; at < blob.size(); at += 3) {
     std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) group = group << 8 | (at + k < blob.size() ? static_cast<std::uint32_t>(blob[at + k]) : 0);
+    for (std::size_t k = 0; k < 3; ++k)
+      group = group << 8 | (at + k < blob.size() ? static_cast<std::uint32_t>(blob[at + k]) : 0);
     for (std::size_t k = 0; k < 4; ++k) out += at + k > blob.size() ? '=' : digits[group >> (18 - 6 * k) & 63];
   }
 }
@@ -357,10 +385,13 @@ Result<void> encode(const Type& type, const Value& value, std::vector<std::byte>
 
 Result<Value> decode(const Type& type, Bytes payload) {
   std::string why;
-  if (!verify(type, payload, &why)) return Error{"bus.malformed", std::move(why), "the writer has to send what " + type.name + " declares"};
+  if (!verify(type, payload, &why))
+    return Error{"bus.malformed", std::move(why), "the writer has to send what " + type.name + " declares"};
   Value out;
   if (Decoding(payload).get(type, out)) return out;
-  return Error{"bus.too_large", "a sample of " + type.name + " has more than " + std::to_string(limit::values) + " values", "programs in C++ read such samples by typed.hpp"};
+  return Error{"bus.too_large",
+               "a sample of " + type.name + " has more than " + std::to_string(limit::values) + " values",
+               "programs in C++ read such samples by typed.hpp"};
 }
 
 std::string to_json(const Value& value) {

@@ -27,8 +27,7 @@ constexpr auto crc_tables = [] {
   return t;
 }();
 
-template <typename T>
-void put(std::vector<std::byte>& out, const T& value) {
+template <typename T> void put(std::vector<std::byte>& out, const T& value) {
   const auto* p = reinterpret_cast<const std::byte*>(&value);
   out.insert(out.end(), p, p + sizeof value);
 }
@@ -53,8 +52,8 @@ std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t seed) {
     std::memcpy(&lo, p, 4);
     std::memcpy(&hi, p + 4, 4);
     lo ^= c;
-    c = t[7][lo & 0xff] ^ t[6][(lo >> 8) & 0xff] ^ t[5][(lo >> 16) & 0xff] ^ t[4][lo >> 24] ^
-        t[3][hi & 0xff] ^ t[2][(hi >> 8) & 0xff] ^ t[1][(hi >> 16) & 0xff] ^ t[0][hi >> 24];
+    c = t[7][lo & 0xff] ^ t[6][(lo >> 8) & 0xff] ^ t[5][(lo >> 16) & 0xff] ^ t[4][lo >> 24] ^ t[3][hi & 0xff] ^
+        t[2][(hi >> 8) & 0xff] ^ t[1][(hi >> 16) & 0xff] ^ t[0][hi >> 24];
   }
   for (; n > 0; --n, ++p) c = t[0][(c ^ *p) & 0xff] ^ (c >> 8);
   return ~c;
@@ -127,9 +126,10 @@ Result<void> RecordWriter::flush() {
   if (cap_bytes_ != 0 && written_ + bytes > cap_bytes_) {
     dropped_ += used_;
     used_ = 0;
-    return Error{"core.cap_reached",
-                 "the block file reached its cap of " + std::to_string(cap_bytes_) + " bytes; later records are dropped",
-                 "raise --cap, or ask for fewer sizes or samples"};
+    return Error{
+        "core.cap_reached",
+        "the block file reached its cap of " + std::to_string(cap_bytes_) + " bytes; later records are dropped",
+        "raise --cap, or ask for fewer sizes or samples"};
   }
   const auto records = static_cast<std::uint32_t>(used_);
   std::memcpy(buffer_.data(), &block_magic, 4);

@@ -25,8 +25,7 @@ inline double now_s() { return static_cast<double>(now_ns()) * 1e-9; }
 inline void sleep_until(double until_s) {
   const double whole = static_cast<double>(static_cast<std::int64_t>(until_s));
   timespec t{static_cast<time_t>(whole), static_cast<long>((until_s - whole) * 1e9)};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr) == EINTR) {
-  }
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr) == EINTR) {}
 }
 
 /// Cost in s of one now_ns call: the least of `rounds` means over 1000 calls.

@@ -14,8 +14,7 @@ namespace sonde {
 class Control {
  public:
   /// budget_s: from now; 0 means no limit. listen: read standard input at all.
-  Control(double budget_s, bool listen)
-      : deadline_s_(budget_s > 0 ? now_s() + budget_s : 0), listen_(listen) {}
+  Control(double budget_s, bool listen) : deadline_s_(budget_s > 0 ? now_s() + budget_s : 0), listen_(listen) {}
 
   bool over_budget() const { return deadline_s_ > 0 && now_s() >= deadline_s_; }
 

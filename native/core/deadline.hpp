@@ -1,5 +1,6 @@
 #pragma once
-/// How long something may take, as a point in time: handed down through layers it does not start anew in each. Any-thread.
+/// How long something may take, as a point in time: handed down through layers it does not start anew in each.
+/// Any-thread.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +18,8 @@ struct Deadline {
   /// ms from now, at least 0; -1: never. Rounded up, so that a wait for it does not spin.
   int left_ms() const {
     if (!at_ns) return -1;
-    return static_cast<int>(std::clamp<std::int64_t>((at_ns - now_ns() + 999'999) / 1'000'000, 0, std::numeric_limits<int>::max()));
+    return static_cast<int>(
+        std::clamp<std::int64_t>((at_ns - now_ns() + 999'999) / 1'000'000, 0, std::numeric_limits<int>::max()));
   }
   bool passed() const { return at_ns && now_ns() >= at_ns; }
 };

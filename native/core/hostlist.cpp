@@ -94,7 +94,8 @@ class Parser {
         break;
       }
     }
-    if (at_ == begin) return bad(text_, at_, at_ == text_.size() ? "a host name is missing" : "a host name is expected");
+    if (at_ == begin)
+      return bad(text_, at_, at_ == text_.size() ? "a host name is missing" : "a host name is expected");
     skip_blanks();
     return item;
   }
@@ -229,8 +230,10 @@ Result<std::vector<std::string>> hostlist_expand(std::string_view text, std::spa
   const bool only_exclusions = std::all_of(items->begin(), items->end(), [](const Item& i) { return i.excluded; });
   if (only_exclusions) {
     if (within.empty())
-      return Error{"core.bad_hosts", "host list " + shown(text) + " only leaves hosts out, and there is no list of hosts to leave them out of",
-                   "name the hosts as well, e.g. n[01-16]," + std::string(text.substr(0, 40))};
+      return Error{
+          "core.bad_hosts",
+          "host list " + shown(text) + " only leaves hosts out, and there is no list of hosts to leave them out of",
+          "name the hosts as well, e.g. n[01-16]," + std::string(text.substr(0, 40))};
     wanted->assign(within.begin(), within.end());
   }
   // One set serves both ends: what is in it is not to be given (again).

@@ -41,15 +41,12 @@ class JsonLine {
     std::snprintf(text, sizeof text, "%.9g", value);
     return raw(key, text);
   }
-  template <typename T>
-  JsonLine& add(std::string_view key, const std::vector<T>& values) {
+  template <typename T> JsonLine& add(std::string_view key, const std::vector<T>& values) {
     std::string list = "[";
     for (const auto& v : values) {
       if (list.size() > 1) list += ',';
-      if constexpr (std::is_arithmetic_v<T>)
-        list += std::to_string(v);
-      else
-        list += json_quote(v);
+      if constexpr (std::is_arithmetic_v<T>) list += std::to_string(v);
+      else list += json_quote(v);
     }
     return raw(key, list + "]");
   }

@@ -29,7 +29,8 @@ inline std::size_t edits(std::string_view a, std::string_view b) {
 /// " (nearest: X)", or nothing when half of the letters would have to change. Nobody mistypes more than 255 bytes.
 inline std::string nearest(std::string_view word, const std::vector<std::string>& names) {
   if (word.size() > 255) return "";
-  const auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) { return edits(word, a) < edits(word, b); });
+  const auto best = std::min_element(names.begin(), names.end(),
+                                     [&](const auto& a, const auto& b) { return edits(word, a) < edits(word, b); });
   if (best == names.end() || edits(word, *best) > std::max(word.size(), best->size())) return "";
   return " (nearest: " + *best + ")";
 }

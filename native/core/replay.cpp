@@ -32,7 +32,8 @@ Result<Replay> replay(std::span<const double> x, std::span<const std::int32_t> e
     }
     std::size_t end = taken + 1;
     while (end < x.size() && (epoch.empty() ? end - taken < burst : epoch[end] == epoch[taken])) ++end;
-    kept.insert(kept.end(), x.begin() + static_cast<std::ptrdiff_t>(taken), x.begin() + static_cast<std::ptrdiff_t>(end));
+    kept.insert(kept.end(), x.begin() + static_cast<std::ptrdiff_t>(taken),
+                x.begin() + static_cast<std::ptrdiff_t>(end));
     of.resize(kept.size(), epochs++);
     decision = rule.add(x.subspan(taken, end - taken));
     taken = end;

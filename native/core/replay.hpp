@@ -14,13 +14,13 @@
 namespace sonde {
 
 struct Replay {
-  Decision decision;         ///< proceed: the series ended before the rule decided
-  std::uint64_t n;           ///< samples the decision rests on, counted from the first
-  std::uint64_t skipped;     ///< of those, left out at the beginning as warm-up
-  std::uint64_t epochs;      ///< epochs, or pieces of them, among the n
-  double estimate;           ///< median of the samples kept, s
-  double ci_low, ci_high;    ///< its interval at `level`, from what differs between epochs (stats::steady_median)
-  std::string why;           ///< in the rule's words
+  Decision decision;       ///< proceed: the series ended before the rule decided
+  std::uint64_t n;         ///< samples the decision rests on, counted from the first
+  std::uint64_t skipped;   ///< of those, left out at the beginning as warm-up
+  std::uint64_t epochs;    ///< epochs, or pieces of them, among the n
+  double estimate;         ///< median of the samples kept, s
+  double ci_low, ci_high;  ///< its interval at `level`, from what differs between epochs (stats::steady_median)
+  std::string why;         ///< in the rule's words
 };
 
 /// Replays one series. x: s, in order of measurement; NaN is counted as the rule counts it and left out of the

@@ -33,7 +33,7 @@ enum class Decision : std::uint8_t {
 std::string_view decision_name(Decision decision);
 
 struct RuleContext {
-  std::uint64_t cap = 1000000;  ///< samples after which the rule gives up
+  std::uint64_t cap = 1000000;    ///< samples after which the rule gives up
   std::uint64_t min_samples = 0;  ///< samples before which it does not stop (0: the rule's own least)
   std::uint64_t seed = 0;
 };

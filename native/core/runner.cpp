@@ -36,9 +36,8 @@ const char* to_string(StopReason reason) {
   return "unknown";
 }
 
-Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMaker& make_rule,
-         RecordWriter& writer, Team& team, Control& control,
-         const std::function<void(const Progress&)>& progress) {
+Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMaker& make_rule, RecordWriter& writer,
+         Team& team, Control& control, const std::function<void(const Progress&)>& progress) {
   const double began = now_s();
   Schedule schedule(probe.steps(), 1, limits.epochs, limits.epoch_length, seed);
   Cells cells{std::vector<Decision>(probe.cells(), Decision::proceed), {}, 0};
@@ -155,7 +154,8 @@ Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMa
     std::vector<std::uint64_t> who(static_cast<std::size_t>(team.size()), 0);
     who[static_cast<std::size_t>(team.rank())] = failed;
     team.sum(who);
-    stop.failed_rank = static_cast<int>(std::find_if(who.begin(), who.end(), [](auto v) { return v != 0; }) - who.begin());
+    stop.failed_rank =
+        static_cast<int>(std::find_if(who.begin(), who.end(), [](auto v) { return v != 0; }) - who.begin());
   }
   std::vector<std::uint64_t> total{samples, writer.dropped()};
   team.sum(total);

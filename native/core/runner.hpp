@@ -46,10 +46,10 @@ struct Solo final : Team {
 
 /// Samples of one cell taken in one go. The spans are the probe's, valid until its next measure().
 struct Burst {
-  std::uint32_t cell;               ///< this rank's number for it, 0 .. cells()-1
-  double t0;                        ///< s since the run began
-  std::span<const double> value;    ///< s
-  std::span<const float> offset;    ///< s after t0 at which each sample began
+  std::uint32_t cell;             ///< this rank's number for it, 0 .. cells()-1
+  double t0;                      ///< s since the run began
+  std::span<const double> value;  ///< s
+  std::span<const float> offset;  ///< s after t0 at which each sample began
 };
 
 struct Probe {
@@ -91,16 +91,15 @@ struct Stop {
   std::uint64_t samples = 0;  ///< of all ranks
   std::uint64_t dropped = 0;  ///< records of all ranks that found no room
   double elapsed_s = 0;
-  int failed_rank = -1;       ///< when reason is failed: the lowest rank that failed
-  Error error;                ///< its error, on that rank; empty on the others
+  int failed_rank = -1;  ///< when reason is failed: the lowest rank that failed
+  Error error;           ///< its error, on that rank; empty on the others
 };
 
 /// Makes a fresh rule for a cell.
 using RuleMaker = std::function<std::unique_ptr<Rule>()>;
 
 /// Runs to the end. `progress` is called on rank 0 only, at most every 0.2 s. Collective.
-Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMaker& make_rule,
-         RecordWriter& writer, Team& team, Control& control,
-         const std::function<void(const Progress&)>& progress);
+Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMaker& make_rule, RecordWriter& writer,
+         Team& team, Control& control, const std::function<void(const Progress&)>& progress);
 
 }  // namespace sonde

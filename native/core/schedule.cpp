@@ -9,8 +9,14 @@ namespace sonde {
 
 Schedule::Schedule(std::uint32_t cells, std::uint32_t variants, std::uint32_t epochs, std::uint32_t samples,
                    std::uint64_t seed)
-    : cells_(cells), variants_(variants), epochs_(epochs), samples_(samples), active_(cells), state_(seed),
-      order_(std::size_t{cells} * variants), retired_(cells, false) {
+    : cells_(cells),
+      variants_(variants),
+      epochs_(epochs),
+      samples_(samples),
+      active_(cells),
+      state_(seed),
+      order_(std::size_t{cells} * variants),
+      retired_(cells, false) {
   std::iota(order_.begin(), order_.end(), 0u);
   shuffle();
 }

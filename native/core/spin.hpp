@@ -1,20 +1,22 @@
 #pragma once
-/// How long to look again and again for what is awaited before sleeping: as long as sleeps turned out short, and never on a core
-/// that somebody else wants. Owner-thread.
+/// How long to look again and again for what is awaited before sleeping: as long as sleeps turned out short, and never
+/// on a core that somebody else wants. Owner-thread.
 ///
 ///     if (spin.begin()) do { if (look()) return; } while (spin.again());
 ///     sleep …; spin.slept(how_long_ns);
 ///
-/// A sleep that ended soon would have been better spent looking: the time to look doubles, up to `most_ns`. A look that found
-/// nothing shortens it by a quarter. Between looks the core is offered to others; when it comes back late, and the kernel counts
-/// that somebody else had it, there is no looking for a rest, which is longer each time that it was too short. Where only
-/// the hypervisor took it, a sleep would be no better: waking a halted virtual processor takes longest just then.
+/// A sleep that ended soon would have been better spent looking: the time to look doubles, up to `most_ns`. A look that
+/// found nothing shortens it by a quarter. Between looks the core is offered to others; when it comes back late, and
+/// the kernel counts that somebody else had it, there is no looking for a rest, which is longer each time that it was
+/// too short. Where only the hypervisor took it, a sleep would be no better: waking a halted virtual processor takes
+/// longest just then.
 ///
-/// Two who answer each other can both sleep for longer than they would look only because the other has to be woken first, which
-/// takes 50 to 100 us where idle processors sleep deeply or are virtual. Neither sleep is short, so neither would look ever
-/// again. So after some sleeps that were not much longer, a few waits in a row are looked through up to `reach_ns`. If the last of
-/// them was short, the other looks too by then: it goes on, and from then on `most_ns` is what the longest of them took and half
-/// of it, which bridges the other's waking up after a pause. If not, the next try comes after twice as many such sleeps.
+/// Two who answer each other can both sleep for longer than they would look only because the other has to be woken
+/// first, which takes 50 to 100 us where idle processors sleep deeply or are virtual. Neither sleep is short, so
+/// neither would look ever again. So after some sleeps that were not much longer, a few waits in a row are looked
+/// through up to `reach_ns`. If the last of them was short, the other looks too by then: it goes on, and from then on
+/// `most_ns` is what the longest of them took and half of it, which bridges the other's waking up after a pause. If
+/// not, the next try comes after twice as many such sleeps.
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -30,10 +32,12 @@ namespace sonde {
 
 struct SpinPolicy {
   std::int64_t most_ns = 150'000;  ///< looking at most: what 64 KiB and back take by any transport, also a slow one
-  std::int64_t late_ns = 200'000;  ///< a core that comes back later than this is wanted: a peer's turn is shorter, a time slice longer
+  std::int64_t late_ns =
+      200'000;  ///< a core that comes back later than this is wanted: a peer's turn is shorter, a time slice longer
   std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no looking for so long after that
-  std::int64_t reach_ns = 4 * most_ns;                           ///< looking at most where it is tried: some such wake-ups in a row
-  unsigned try_after = 16, try_most_after = 4096, tries = 8;     ///< sleeps that end within reach before a try; waits of one
+  std::int64_t reach_ns = 4 * most_ns;  ///< looking at most where it is tried: some such wake-ups in a row
+  unsigned try_after = 16, try_most_after = 4096,
+           tries = 8;  ///< sleeps that end within reach before a try; waits of one
   std::int64_t (*clock)() = now_ns;
 };
 
@@ -41,7 +45,9 @@ class Spin {
  public:
   /// fixed_s: always so long, whoever wants the core; 0 never; below 0 as it pays.
   explicit Spin(double fixed_s = -1, SpinPolicy policy = {})
-      : policy_(policy), fixed_ns_(fixed_s < 0 ? -1 : static_cast<std::int64_t>(fixed_s * 1e9)), may_(::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+      : policy_(policy),
+        fixed_ns_(fixed_s < 0 ? -1 : static_cast<std::int64_t>(fixed_s * 1e9)),
+        may_(::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
     spin_ns_ = may_ ? policy_.most_ns / 2 : 0;
   }
 
@@ -115,7 +121,8 @@ class Spin {
 
   SpinPolicy policy_;
   long switches_ = 0;
-  std::int64_t fixed_ns_, spin_ns_ = 0, most_ns_ = policy_.most_ns, longest_ = 0, began_ = 0, last_ = 0, until_ = 0, not_before_ = 0, rest_ns_ = 0;
+  std::int64_t fixed_ns_, spin_ns_ = 0, most_ns_ = policy_.most_ns, longest_ = 0, began_ = 0, last_ = 0, until_ = 0,
+                          not_before_ = 0, rest_ns_ = 0;
   unsigned near_ = 0, left_ = 0, try_after_ = policy_.try_after;
   bool may_, first_ = false, trying_ = false;
 };

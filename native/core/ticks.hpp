@@ -50,8 +50,7 @@ inline TickKind best_ticks(bool across_cores) {
 #endif
 }
 
-template <TickKind kind>
-inline std::uint64_t read_ticks() {
+template <TickKind kind> inline std::uint64_t read_ticks() {
 #if defined(__x86_64__)
   if constexpr (kind == TickKind::tsc) return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
@@ -79,17 +78,17 @@ inline constexpr TickKind register_ticks = TickKind::clock;
 /// The counter that may be compared between cores.
 inline std::int64_t ticks() {
 #if defined(__x86_64__)
-  if (tick_kind == TickKind::tsc) [[likely]] return static_cast<std::int64_t>(read_ticks<TickKind::tsc>());
+  if (tick_kind == TickKind::tsc) [[likely]]
+    return static_cast<std::int64_t>(read_ticks<TickKind::tsc>());
 #elif defined(__aarch64__)
   return static_cast<std::int64_t>(read_ticks<TickKind::cntvct>());
 #endif
   return now_ns();
 }
 
-/// One moment by both clocks: CLOCK_MONOTONIC in ns, and read(). The closest of `tries`: an interruption between the two
-/// readings would count as time.
-template <typename Read>
-std::pair<std::int64_t, std::int64_t> both_clocks(Read&& read, int tries = 20) {
+/// One moment by both clocks: CLOCK_MONOTONIC in ns, and read(). The closest of `tries`: an interruption between the
+/// two readings would count as time.
+template <typename Read> std::pair<std::int64_t, std::int64_t> both_clocks(Read&& read, int tries = 20) {
   std::int64_t ns = 0, at = 0, narrowest = INT64_MAX;
   for (int k = 0; k < tries; ++k) {
     const std::int64_t a = now_ns();
@@ -102,11 +101,9 @@ std::pair<std::int64_t, std::int64_t> both_clocks(Read&& read, int tries = 20) {
 
 /// Seconds of one tick of read(), from two readings `apart_s` apart against CLOCK_MONOTONIC; right to about
 /// 50 ns / apart_s.
-template <typename Read>
-double seconds_of_tick(Read&& read, double apart_s) {
+template <typename Read> double seconds_of_tick(Read&& read, double apart_s) {
   const auto first = both_clocks(read);
-  while (static_cast<double>(now_ns() - first.first) < apart_s * 1e9) {
-  }
+  while (static_cast<double>(now_ns() - first.first) < apart_s * 1e9) {}
   const auto last = both_clocks(read);
   return static_cast<double>(last.first - first.first) * 1e-9 / static_cast<double>(last.second - first.second);
 }

@@ -46,7 +46,8 @@ std::string_view take_word(std::string_view& text) {
 /// With a point whatever the locale says, which printf would not.
 std::string fixed(double value, int decimals) {
   std::array<char, 400> buffer;  // the largest double has 309 digits
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
   return {buffer.data(), end.ptr};
 }
 
@@ -57,9 +58,7 @@ std::string general(double value) {
 }
 
 /// Three significant digits of a value in 0.9995 .. 1024, four from 1000 on.
-std::string three_digits(double value) {
-  return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
-}
+std::string three_digits(double value) { return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0); }
 
 /// A unit is times / per seconds: division by a whole power of ten rounds once, so that "1.23 us" is 1.23e-6.
 struct TimeUnit {
@@ -134,9 +133,8 @@ std::string format_duration(double value_s) {
       double below_s, big_s, small_s;
       const char *big, *small;
     };
-    static constexpr std::array<Pair, 3> pairs{{{3599.5, 60, 1, "min", "s"},
-                                                {86370, 3600, 60, "h", "min"},
-                                                {1e15, 86400, 3600, "d", "h"}}};
+    static constexpr std::array<Pair, 3> pairs{
+        {{3599.5, 60, 1, "min", "s"}, {86370, 3600, 60, "h", "min"}, {1e15, 86400, 3600, "d", "h"}}};
     for (const auto& [below_s, big_s, small_s, big, small] : pairs) {
       if (value_s >= below_s) continue;
       const double steps = std::round(value_s / small_s), per = big_s / small_s;
@@ -175,8 +173,7 @@ Result<double> parse_duration(std::string_view text) {
       const TimeUnit* found = nullptr;
       for (const TimeUnit& unit : time_units)
         if (unit.name == word) found = &unit;
-      if (!found)
-        return bad_duration(text, "has the unknown unit " + shown(word) + "; allowed: ps ns us ms s min h d");
+      if (!found) return bad_duration(text, "has the unknown unit " + shown(word) + "; allowed: ps ns us ms s min h d");
       total_s += value * found->times / found->per;
     }
     if (!(total_s <= longest_s)) return bad_duration(text, "is too long; allowed: up to 36525 d");
@@ -267,7 +264,8 @@ std::string format_power(double value_w) {
   if (value_w < 0) return "-" + format_power(-value_w);
   if (std::isinf(value_w)) return "inf";
   if (value_w == 0) return "0 W";
-  static constexpr std::array<std::pair<const char*, double>, 4> scales{{{"MW", 1e6}, {"kW", 1e3}, {"W", 1}, {"mW", 1e-3}}};
+  static constexpr std::array<std::pair<const char*, double>, 4> scales{
+      {{"MW", 1e6}, {"kW", 1e3}, {"W", 1}, {"mW", 1e-3}}};
   for (const auto& [name, scale] : scales) {
     // What rounds to 1000 of a unit is shown as 1 of the next.
     if (value_w < 0.99995 * scale && scale > 1e-3) continue;
@@ -278,7 +276,9 @@ std::string format_power(double value_w) {
 }
 
 Result<double> parse_power(std::string_view text) {
-  const auto bad = [&](const std::string& why) { return Error{"core.bad_power", shown(text) + " " + why, "write it like 1500, 1500W, 1.5kW or 20MW"}; };
+  const auto bad = [&](const std::string& why) {
+    return Error{"core.bad_power", shown(text) + " " + why, "write it like 1500, 1500W, 1.5kW or 20MW"};
+  };
   std::string_view rest = skip_blanks(text);
   if (rest.empty()) return bad("is no power: no number is given");
   if (rest.front() == '-') return bad("is negative; allowed: 0 W and above");

@@ -14,12 +14,13 @@ namespace sonde {
 /// parse_duration reads every text for a value >= 0 back, to the digits shown. UTF-8.
 std::string format_duration(double value_s);
 
-/// Seconds, up to 36525 days, from numbers with units that add up: "60s", "1.5 ms", "1h30min"; a bare number is seconds.
+/// Seconds, up to 36525 days, from numbers with units that add up: "60s", "1.5 ms", "1h30min"; a bare number is
+/// seconds.
 /// Units: ps ns us µs ms s min (m) h d. Blanks anywhere between. Error: core.bad_duration.
 Result<double> parse_duration(std::string_view text);
 
-/// Binary units and three significant digits (four above 999): "64 KiB", "1.43 MiB", "1000 B". With `exact`, the shortest of
-/// bytes, KiB.. and kB.. that parse_size reads back to the same number: 65536 "64 KiB", 10000 "10 kB",
+/// Binary units and three significant digits (four above 999): "64 KiB", "1.43 MiB", "1000 B". With `exact`, the
+/// shortest of bytes, KiB.. and kB.. that parse_size reads back to the same number: 65536 "64 KiB", 10000 "10 kB",
 /// 10010 "10010 B".
 std::string format_size(std::uint64_t bytes, bool exact = false);
 
@@ -28,7 +29,8 @@ std::string format_size(std::uint64_t bytes, bool exact = false);
 /// whole bytes. Error: core.bad_size.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-/// "0 W", "350 mW", "250 W", "1.25 kW", "20 MW": up to four significant digits, no trailing zeros. Any sign. NaN: "nan"; "inf" or "-inf".
+/// "0 W", "350 mW", "250 W", "1.25 kW", "20 MW": up to four significant digits, no trailing zeros. Any sign. NaN:
+/// "nan"; "inf" or "-inf".
 std::string format_power(double value_w);
 
 /// Watts, 0 .. 10^9, from "1500", "1.5 kW", "20MW", "350 mW". Case matters, for mW is not MW. Error: core.bad_power.

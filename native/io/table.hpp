@@ -1,10 +1,12 @@
 #pragma once
-/// The layer table: what `sonde io` compiles its layer maps into, and all that the tracer knows of layers. Freestanding.
+/// The layer table: what `sonde io` compiles its layer maps into, and all that the tracer knows of layers.
+/// Freestanding.
 ///
 /// One file, little-endian, mapped read-only:
 ///   TableHeader · rules × Rule · text, NUL-terminated strings that rules point into
-/// A rule says which functions of which libraries belong to a layer, and where among their arguments stand the bytes asked for, the
-/// offset and the file. `src/sonde/io/table.py` writes it; docs/reference/layer-maps.md tells what a map may say.
+/// A rule says which functions of which libraries belong to a layer, and where among their arguments stand the bytes
+/// asked for, the offset and the file. `src/sonde/io/table.py` writes it; docs/reference/layer-maps.md tells what a map
+/// may say.
 
 #include <cstdint>
 
@@ -23,7 +25,8 @@ enum class From : std::uint8_t {
   result,          ///< what the function returned
   result_product,  ///< what it returned × argument a
   text,            ///< argument a points to a NUL-terminated string
-  hdf5,            ///< elements selected × bytes of one: arguments a..a+3 are a dataset, the type and space in memory, the space in the file
+  hdf5,  ///< elements selected × bytes of one: arguments a..a+3 are a dataset, the type and space in memory, the space
+         ///< in the file
   hdf5_attribute,  ///< the same of an attribute in argument a, whose type in memory is argument a + 1
   constant,        ///< a itself
   length,          ///< of the NUL-terminated string that argument a points to, before the call
@@ -35,13 +38,15 @@ enum class From : std::uint8_t {
 enum class Width : std::uint8_t { i32, u32, i64 };
 
 inline std::uint64_t widened(std::uint64_t value, Width width) {
-  if (width == Width::i32) return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
+  if (width == Width::i32)
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
   return width == Width::u32 ? static_cast<std::uint32_t>(value) : value;
 }
 
 struct Value {
   From from;
-  std::uint8_t a, b;  ///< positions among the integer arguments, from 0; the seventh and later lie on the stack. Of `ref` b is bytes
+  std::uint8_t a, b;  ///< positions among the integer arguments, from 0; the seventh and later lie on the stack. Of
+                      ///< `ref` b is bytes
   Width width;
 };
 
@@ -52,8 +57,9 @@ enum class Kind : std::uint8_t { other, open, close, read, write, sync, meta, se
 enum class Fails : std::uint8_t { never, negative, nonzero, null };
 
 struct Rule {
-  std::uint32_t library, name;  ///< offsets in the text: globs of a file name ("libmpi.so*") and of a symbol ("MPI_File_write*")
-  std::uint16_t layer;          ///< the map's own number
+  std::uint32_t library,
+      name;  ///< offsets in the text: globs of a file name ("libmpi.so*") and of a symbol ("MPI_File_write*")
+  std::uint16_t layer;  ///< the map's own number
   Kind kind;
   Fails fails;
   Width result;
@@ -63,11 +69,11 @@ struct Rule {
 static_assert(sizeof(Rule) == 32);
 
 struct TableHeader {
-  char magic[8];                     ///< "SONDELYR"
-  std::uint32_t version;             ///< 1
+  char magic[8];          ///< "SONDELYR"
+  std::uint32_t version;  ///< 1
   std::uint32_t rules, text_bytes;
   std::uint32_t reserved;
-  std::uint64_t most_bytes;          ///< that all processes of a node may write; 0: no limit
+  std::uint64_t most_bytes;  ///< that all processes of a node may write; 0: no limit
 };
 static_assert(sizeof(TableHeader) == 32);
 

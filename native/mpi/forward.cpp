@@ -31,14 +31,16 @@ Result<void> append(const std::string& path, std::span<const std::byte> bytes) {
   ::close(fd);
   if (err == 0) return {};
   return Error{err == ENOSPC ? "core.disk_full" : "core.cannot_write",
-               "cannot write " + path + ": " + std::strerror(err), "free space there, or choose another folder with --output"};
+               "cannot write " + path + ": " + std::strerror(err),
+               "free space there, or choose another folder with --output"};
 }
 
 }  // namespace
 
 Result<void> Forwarding::Waiting::put(std::span<const std::byte> more) {
   if (bytes.size() + more.size() > most_waiting_bytes)
-    return Error{"net.forward_full", "more than 64 MiB wait to be sent to rank 0", "use shorter epochs or a shared folder"};
+    return Error{"net.forward_full", "more than 64 MiB wait to be sent to rank 0",
+                 "use shorter epochs or a shared folder"};
   bytes.insert(bytes.end(), more.begin(), more.end());
   return {};
 }

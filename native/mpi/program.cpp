@@ -32,7 +32,8 @@ Error told_to_all(const Error& error, int failed, MpiTeam& team) {
   MPI_Ibcast(text.data(), length, MPI_CHAR, failed, team.comm(), &request);
   team.wait(request);
   const std::size_t a = text.find('\n'), b = text.find('\n', a + 1);
-  return {text.substr(0, a), "rank " + std::to_string(failed) + ": " + text.substr(a + 1, b - a - 1), text.substr(b + 1)};
+  return {text.substr(0, a), "rank " + std::to_string(failed) + ": " + text.substr(a + 1, b - a - 1),
+          text.substr(b + 1)};
 }
 
 }  // namespace
@@ -81,8 +82,12 @@ void say_hello(MpiTeam& team) {
   if (team.rank() != 0) return;
   std::vector<std::string> hosts;
   for (int r = 0; r < team.size(); ++r) hosts.emplace_back(all.data() + r * 64);
-  emit(JsonLine().add("event", "hello").add("ranks", team.size()).add("hosts", hosts)
-           .add("mpi_version", mpi_library_version()).add("oversubscribed", team.oversubscribed()));
+  emit(JsonLine()
+           .add("event", "hello")
+           .add("ranks", team.size())
+           .add("hosts", hosts)
+           .add("mpi_version", mpi_library_version())
+           .add("oversubscribed", team.oversubscribed()));
 }
 
 }  // namespace sonde

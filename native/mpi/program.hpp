@@ -17,8 +17,8 @@ void emit(const JsonLine& line);
 /// The event "error". Rank 0 alone speaks.
 void emit_error(const Error& error);
 
-/// The error of the lowest rank that has one, its words begun with "rank 3: ", on every rank; nothing where all is well. Collective.
-/// error: this rank's; nullptr when all is well.
+/// The error of the lowest rank that has one, its words begun with "rank 3: ", on every rank; nothing where all is
+/// well. Collective. error: this rank's; nullptr when all is well.
 std::optional<Error> first_error(const Error* error, MpiTeam& team);
 
 /// Tells the error of the rank that failed, through rank 0. Collective; `stop.failed_rank` is the same on every
@@ -30,8 +30,7 @@ void emit_failure(const Stop& stop, MpiTeam& team);
 bool all_well(const Error* error, MpiTeam& team);
 
 /// The same for a result of any type.
-template <class T>
-bool all_well(const Result<T>& result, MpiTeam& team) {
+template <class T> bool all_well(const Result<T>& result, MpiTeam& team) {
   return all_well(result ? nullptr : &result.error(), team);
 }
 

@@ -38,34 +38,51 @@ int measure(const net::Options& options, MpiTeam& team) {
   if (!all_well(first_rule, team)) return 3;
 
   const RecordSchema schema = (*probe)->schema(find_place());
-  const std::size_t buffer = std::max<std::size_t>(64 + 4 * static_cast<std::size_t>(team.size()), (std::size_t{1} << 20) / schema.record_bytes);
+  const std::size_t buffer = std::max<std::size_t>(64 + 4 * static_cast<std::size_t>(team.size()),
+                                                   (std::size_t{1} << 20) / schema.record_bytes);
   auto writer = RecordWriter::open(**sink, schema, buffer, options.cap_bytes);
   if (!all_well(writer, team)) return 3;
 
   if (team.rank() == 0)
-    emit(JsonLine().add("event", "start").add("ranks", team.size()).add("mpi", SONDE_MPI_FLAVOUR)
-             .add("mpi_version", mpi_library_version()).add("oversubscribed", team.oversubscribed())
-             .add("ranks_on_node", team.ranks_on_node()).add("clock_cost_s", clock_cost_s())
+    emit(JsonLine()
+             .add("event", "start")
+             .add("ranks", team.size())
+             .add("mpi", SONDE_MPI_FLAVOUR)
+             .add("mpi_version", mpi_library_version())
+             .add("oversubscribed", team.oversubscribed())
+             .add("ranks_on_node", team.ranks_on_node())
+             .add("clock_cost_s", clock_cost_s())
              .add("forwarding_ranks", forwarding->forwarding_ranks()));
   (*probe)->open();
   control.leave_at_least(options.budget_s / 4);
   const auto& check = (*probe)->interference();
   if (team.rank() == 0) {
     JsonLine line;
-    line.add("event", "pairing").add("pairing", (*probe)->parallel() ? "parallel" : "serial").add("steps", (*probe)->steps());
+    line.add("event", "pairing")
+        .add("pairing", (*probe)->parallel() ? "parallel" : "serial")
+        .add("steps", (*probe)->steps());
     if (check.checked)
-      line.add("interference_median", check.median_ratio).add("interference_worst", check.worst_ratio)
+      line.add("interference_median", check.median_ratio)
+          .add("interference_worst", check.worst_ratio)
           .add("interference_pairs", check.pairs);
     emit(line);
   }
 
   const net::Options& o = options;
   const Stop stop = run(
-      **probe, {o.epochs, o.epoch_length, 0.5, o.gap_s}, o.seed, [&] { return std::move(*make_rule(o.rule, rules)); }, *writer, team,
-      control, [](const Progress& p) {
-        emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active)
-                 .add("steps", p.steps).add("decided", p.cells_decided).add("cells", p.cells).add("epoch", p.epoch)
-                 .add("samples", p.samples).add("elapsed_s", p.elapsed_s));
+      **probe, {o.epochs, o.epoch_length, 0.5, o.gap_s}, o.seed, [&] { return std::move(*make_rule(o.rule, rules)); },
+      *writer, team, control,
+      [](const Progress& p) {
+        emit(JsonLine()
+                 .add("event", "progress")
+                 .add("done", p.steps_done)
+                 .add("active", p.steps_active)
+                 .add("steps", p.steps)
+                 .add("decided", p.cells_decided)
+                 .add("cells", p.cells)
+                 .add("epoch", p.epoch)
+                 .add("samples", p.samples)
+                 .add("elapsed_s", p.elapsed_s));
       });
   (*probe)->close();
   auto drained = forwarding->drain();
@@ -78,8 +95,13 @@ int measure(const net::Options& options, MpiTeam& team) {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   if (team.rank() == 0)
-    emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples)
-             .add("elapsed_s", stop.elapsed_s).add("dropped", stop.dropped).add("peak_rss_kib", use.ru_maxrss));
+    emit(JsonLine()
+             .add("event", "end")
+             .add("stop_reason", to_string(stop.reason))
+             .add("samples", stop.samples)
+             .add("elapsed_s", stop.elapsed_s)
+             .add("dropped", stop.dropped)
+             .add("peak_rss_kib", use.ru_maxrss));
   return well ? 0 : 3;
 }
 
@@ -102,8 +124,8 @@ int main(int argc, char** argv) {
       if (team.rank() == 0) emit_error(options.error());
       code = 2;
     } else if (team.size() < 2) {
-      emit_error({"net.too_few_ranks", "delays need two ranks at least, and there is one",
-                  "start more with --ntasks 2"});
+      emit_error(
+          {"net.too_few_ranks", "delays need two ranks at least, and there is one", "start more with --ntasks 2"});
       code = 3;
     } else {
       code = measure(*options, team);

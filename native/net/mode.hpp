@@ -1,8 +1,8 @@
 #pragma once
 /// Modes: how the ranks exchange messages, and what one sample is. One file per mode (mode_*.cpp).
 ///
-/// Adding one: a class in its own file, its line in mode_table.cpp and in make_mode() (modes.cpp), its row in tests/mpi/test_mpi_modes.py
-/// and in docs/reference/net-modes.md. Owner-thread.
+/// Adding one: a class in its own file, its line in mode_table.cpp and in make_mode() (modes.cpp), its row in
+/// tests/mpi/test_mpi_modes.py and in docs/reference/net-modes.md. Owner-thread.
 
 #include <mpi.h>
 
@@ -21,9 +21,9 @@ namespace sonde::net {
 
 /// Samples of one direction, taken by the rank that measures; untouched on the other.
 struct Samples {
-  double t0 = 0;               ///< s on this rank's clock
-  std::vector<double> value;   ///< s
-  std::vector<float> offset;   ///< s after t0
+  double t0 = 0;              ///< s on this rank's clock
+  std::vector<double> value;  ///< s
+  std::vector<float> offset;  ///< s after t0
 };
 
 /// What a mode is handed: this rank's view of the run.
@@ -56,7 +56,8 @@ class Mode {
   /// n samples of src -> dst; called by these two (pairs), by all (one_pair). `extra` untimed exchanges come first.
   virtual void pair(Context&, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out);
   /// n samples of the whole pattern; out[p] are the samples about rank p (rooted: p = root only).
-  virtual void all(Context&, int root, std::size_t bytes, std::uint32_t n, std::uint32_t extra, std::vector<Samples>& out);
+  virtual void all(Context&, int root, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+                   std::vector<Samples>& out);
 
  private:
   const ModeInfo& info_;

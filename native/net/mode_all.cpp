@@ -18,7 +18,8 @@ class AllToAll final : public Mode {
  public:
   using Mode::Mode;
 
-  void all(Context& ctx, int, std::size_t bytes, std::uint32_t n, std::uint32_t extra, std::vector<Samples>& out) override {
+  void all(Context& ctx, int, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+           std::vector<Samples>& out) override {
     const int count = static_cast<int>(bytes);
     const auto others = static_cast<std::size_t>(ctx.size - 1);
     std::vector<MPI_Request> recvs(others), sends(others);
@@ -53,7 +54,8 @@ class Bcast final : public Mode {
  public:
   using Mode::Mode;
 
-  void all(Context& ctx, int root, std::size_t bytes, std::uint32_t n, std::uint32_t extra, std::vector<Samples>& out) override {
+  void all(Context& ctx, int root, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+           std::vector<Samples>& out) override {
     const auto about = static_cast<std::size_t>(root);
     const std::int64_t begin = now_ns();
     prepare(out, about, ctx.rank == root ? 0 : n, static_cast<double>(begin) * 1e-9);

@@ -28,7 +28,8 @@ class Noise final : public Mode {
   Noise(const ModeInfo& info, Calls calls) : Mode(info), calls_(calls) {}
 
   // The noise ends when the measured pair has entered the barrier that all others entered at the beginning.
-  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
+  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+            Samples& out) override {
     MPI_Request over;
     if (ctx.rank == src || ctx.rank == dst) {
       ping_pong(ctx, src, dst, bytes, n, extra, Calls::blocking, out);
@@ -41,10 +42,8 @@ class Noise final : public Mode {
     const auto me = std::find(noisy.begin(), noisy.end(), ctx.rank);
     if (me != noisy.end()) {
       const auto at = static_cast<std::size_t>(me - noisy.begin());
-      if (at % 2 == 0)
-        lead(ctx, noisy[at + 1], over);
-      else
-        follow(ctx, noisy[at - 1]);
+      if (at % 2 == 0) lead(ctx, noisy[at + 1], over);
+      else follow(ctx, noisy[at - 1]);
     }
     polite::wait(over);
   }

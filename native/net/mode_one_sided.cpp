@@ -23,7 +23,8 @@ class OneSided final : public Mode {
 
   // The data goes src -> dst: a put is called by src, a get by dst. The other one waits for a message, so that
   // an MPI whose one-sided operations need the target's progress finds it in the library.
-  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
+  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+            Samples& out) override {
     const int origin = put_ ? src : dst, target = put_ ? dst : src;
     if (ctx.rank == target) {
       polite::recv(nullptr, 0, MPI_BYTE, origin, tag_back, ctx.comm);
@@ -35,10 +36,8 @@ class OneSided final : public Mode {
     std::int64_t begin = 0, last = 0;
     for (std::uint32_t k = 0; k < n + extra; ++k) {
       if (k == extra) begin = last = now_ns();
-      if (put_)
-        MPI_Put(ctx.send, count, MPI_BYTE, target, 0, count, MPI_BYTE, window_);
-      else
-        MPI_Get(ctx.send, count, MPI_BYTE, target, 0, count, MPI_BYTE, window_);
+      if (put_) MPI_Put(ctx.send, count, MPI_BYTE, target, 0, count, MPI_BYTE, window_);
+      else MPI_Get(ctx.send, count, MPI_BYTE, target, 0, count, MPI_BYTE, window_);
       MPI_Win_flush(target, window_);
       if (k < extra) continue;
       const std::int64_t now = now_ns();

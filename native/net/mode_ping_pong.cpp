@@ -72,7 +72,8 @@ void measure_rtt(const Context& ctx, int src, int dst, std::size_t bytes, std::u
 
 // One message, then an empty answer, so that no message waits behind another; the sender's stamps follow
 // when the burst is over, and the receiver takes the difference on rank 0's time scale.
-void measure_one_way(const Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, Calls calls, Samples& out) {
+void measure_one_way(const Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, Calls calls,
+                     Samples& out) {
   std::vector<double> stamps(n);
   if (ctx.rank == src) {
     for (std::uint32_t k = 0; k < n; ++k) {
@@ -125,7 +126,8 @@ void measure_recv(const Context& ctx, int src, int dst, std::size_t bytes, std::
 class PingPong final : public Mode {
  public:
   PingPong(const ModeInfo& info, Calls calls) : Mode(info), calls_(calls) {}
-  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
+  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+            Samples& out) override {
     ping_pong(ctx, src, dst, bytes, n, extra, calls_, out);
   }
 
@@ -138,7 +140,8 @@ class PingPong final : public Mode {
 class Alternating final : public Mode {
  public:
   using Mode::Mode;
-  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
+  void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra,
+            Samples& out) override {
     const bool first = ctx.rank == src;
     const int peer = first ? dst : src;
     if (first) prepare(out, n);
@@ -187,7 +190,8 @@ void ping_pong(const Context& ctx, int src, int dst, std::size_t bytes, std::uin
 }
 
 std::unique_ptr<Mode> make_ping_pong(const ModeInfo& info) {
-  return std::make_unique<PingPong>(info, info.name == std::string_view("one_to_one") ? Calls::blocking : Calls::nonblocking);
+  return std::make_unique<PingPong>(info,
+                                    info.name == std::string_view("one_to_one") ? Calls::blocking : Calls::nonblocking);
 }
 std::unique_ptr<Mode> make_alternating(const ModeInfo& info) { return std::make_unique<Alternating>(info); }
 

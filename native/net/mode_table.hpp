@@ -18,11 +18,11 @@ enum class Value { rtt_half, one_way, recv_duration, completion };
 
 struct ModeInfo {
   const char* name;
-  const char* text;     ///< one line for help
+  const char* text;  ///< one line for help
   Pattern pattern;
-  Value value;          ///< what a sample is unless asked otherwise
-  bool by_receiver;     ///< the samples of (src, dst) are taken by dst, else by src
-  bool value_choice;    ///< --value may ask for another kind of sample
+  Value value;        ///< what a sample is unless asked otherwise
+  bool by_receiver;   ///< the samples of (src, dst) are taken by dst, else by src
+  bool value_choice;  ///< --value may ask for another kind of sample
 };
 
 /// Every mode, in the order help shows them.

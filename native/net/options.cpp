@@ -26,9 +26,21 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   using Take = std::function<bool(const std::string&)>;
   auto into = [](auto& target) { return Take([&target](const std::string& v) { return number(v, target); }); };
   const std::map<std::string, Take> known{
-      {"--dir", [&](const std::string& v) { o.dir = v; return !v.empty(); }},
-      {"--modes", [&](const std::string& v) { o.modes = split(v, ','); return true; }},
-      {"--rule", [&](const std::string& v) { o.rule = v; return true; }},
+      {"--dir",
+       [&](const std::string& v) {
+         o.dir = v;
+         return !v.empty();
+       }},
+      {"--modes",
+       [&](const std::string& v) {
+         o.modes = split(v, ',');
+         return true;
+       }},
+      {"--rule",
+       [&](const std::string& v) {
+         o.rule = v;
+         return true;
+       }},
       {"--seed", into(o.seed)},
       {"--cap", into(o.cap)},
       {"--cap-bytes", into(o.cap_bytes)},
@@ -41,17 +53,24 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       {"--gap-s", into(o.gap_s)},
       {"--noise-bytes", into(o.noise_bytes)},
       {"--noise-ranks", into(o.noise_ranks)},
-      {"--forward", [&](const std::string& v) { o.forward = v == "yes"; return v == "yes" || v == "no"; }},
-      {"--pairing", [&](const std::string& v) {
+      {"--forward",
+       [&](const std::string& v) {
+         o.forward = v == "yes";
+         return v == "yes" || v == "no";
+       }},
+      {"--pairing",
+       [&](const std::string& v) {
          o.pairing = v == "serial" ? Pairing::serial : v == "parallel" ? Pairing::parallel : Pairing::automatic;
          return v == "serial" || v == "parallel" || v == "auto";
        }},
-      {"--value", [&](const std::string& v) {
+      {"--value",
+       [&](const std::string& v) {
          for (const Value value : {Value::rtt_half, Value::one_way, Value::recv_duration})
            if (v == to_string(value)) o.value = value;
          return o.value.has_value();
        }},
-      {"--sizes", [&](const std::string& v) {
+      {"--sizes",
+       [&](const std::string& v) {
          for (const auto& text : split(v, ',')) {
            std::size_t bytes = 0;
            if (!number(text, bytes) || bytes > 0x7fffffff) return false;
@@ -59,7 +78,8 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
          }
          return true;
        }},
-      {"--pairs", [&](const std::string& v) {
+      {"--pairs",
+       [&](const std::string& v) {
          for (const auto& text : split(v, ',')) {
            const auto ends = split(text, '-');
            std::pair<int, int> pair;
@@ -68,7 +88,8 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
          }
          return true;
        }},
-      {"--inject-clock", [&](const std::string& v) {
+      {"--inject-clock",
+       [&](const std::string& v) {
          for (const auto& text : split(v, ',')) {
            const auto part = split(text, ':');
            std::pair<int, std::pair<double, double>> error;
@@ -79,7 +100,8 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
          }
          return true;
        }},
-      {"--inject-slow", [&](const std::string& v) {
+      {"--inject-slow",
+       [&](const std::string& v) {
          for (const auto& text : split(v, ',')) {
            const auto part = split(text, ':');
            std::pair<std::pair<int, int>, double> slow;
@@ -94,11 +116,12 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   for (std::size_t k = 0; k < args.size(); k += 2) {
     const auto it = known.find(args[k]);
     if (it == known.end() || k + 1 == args.size() || !it->second(args[k + 1]))
-      return Error{"net.bad_option", "sonde-net does not understand '" + args[k] +
-                   (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
+      return Error{"net.bad_option",
+                   "sonde-net does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
                    "this program is started by `sonde net run`, which should be used instead"};
   }
-  for (const auto& [name, missing] : {std::pair{"--dir", o.dir.empty()}, {"--modes", o.modes.empty()}, {"--sizes", o.sizes.empty()}})
+  for (const auto& [name, missing] :
+       {std::pair{"--dir", o.dir.empty()}, {"--modes", o.modes.empty()}, {"--sizes", o.sizes.empty()}})
     if (missing)
       return Error{"net.bad_option", std::string("sonde-net needs ") + name,
                    "this program is started by `sonde net run`, which should be used instead"};

@@ -63,11 +63,14 @@ Result<std::unique_ptr<NetProbe>> NetProbe::make(const Options& options, MpiTeam
   probe->send_ = page_aligned(stride);
   probe->recv_ = page_aligned(room);
   if (!probe->send_ || !probe->recv_)
-    return Error{"net.out_of_memory", "no memory for messages of " + std::to_string(longest) + " B from " +
-                 std::to_string(everyone ? team.size() : 1) + " ranks", "ask for shorter messages with --sizes"};
+    return Error{"net.out_of_memory",
+                 "no memory for messages of " + std::to_string(longest) + " B from " +
+                     std::to_string(everyone ? team.size() : 1) + " ranks",
+                 "ask for shorter messages with --sizes"};
   Context& ctx = probe->ctx_;
-  ctx = {team.comm(), team.rank(), team.size(), probe->send_, probe->recv_, stride, Value::rtt_half, 0, 0, &probe->clock_,
-         options.noise_bytes, options.noise_ranks, options.seed};
+  ctx = {team.comm(),     team.rank(), team.size(), probe->send_,   probe->recv_,        stride,
+         Value::rtt_half, 0,           0,           &probe->clock_, options.noise_bytes, options.noise_ranks,
+         options.seed};
   for (const auto& [rank, error] : options.inject_clock)
     if (rank == team.rank()) std::tie(ctx.clock_ahead_s, ctx.clock_fast) = error;
   for (std::size_t m = 0; m < probe->modes_.size(); ++m) probe->needs_clock_ |= probe->value_of(m) == Value::one_way;
@@ -76,8 +79,10 @@ Result<std::unique_ptr<NetProbe>> NetProbe::make(const Options& options, MpiTeam
     probe->wanted_.assign(n, std::vector<std::uint8_t>(n, 0));
     for (const auto& [a, b] : options.pairs) {
       if (a < 0 || b < 0 || a >= team.size() || b >= team.size() || a == b)
-        return Error{"net.bad_pair", "pair " + std::to_string(a) + "-" + std::to_string(b) + " is not one of two of the " +
-                     std::to_string(team.size()) + " ranks", "ranks are counted from 0"};
+        return Error{"net.bad_pair",
+                     "pair " + std::to_string(a) + "-" + std::to_string(b) + " is not one of two of the " +
+                         std::to_string(team.size()) + " ranks",
+                     "ranks are counted from 0"};
       probe->wanted_[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = 1;
       probe->wanted_[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = 1;
     }
@@ -163,7 +168,8 @@ void NetProbe::cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) con
   const int me = team_.rank();
   auto push = [&](int peer) {
     if (peer < 0 || peer == me) return;
-    if (const int cell = cell_of(plan.mode, plan.size, peer); cell >= 0) out.push_back(static_cast<std::uint32_t>(cell));
+    if (const int cell = cell_of(plan.mode, plan.size, peer); cell >= 0)
+      out.push_back(static_cast<std::uint32_t>(cell));
   };
   switch (modes_[plan.mode]->info().pattern) {
     case Pattern::everyone:
@@ -182,7 +188,8 @@ void NetProbe::cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) con
 std::uint32_t NetProbe::burst_length(int cell) const {
   const double one = cells_[static_cast<std::size_t>(cell)].sample_s;
   const std::uint32_t longest = options_.epoch_length;
-  if (one <= 0) return std::min(longest, options_.sizes[cells_[static_cast<std::size_t>(cell)].size] > 65536 ? 4u : longest);
+  if (one <= 0)
+    return std::min(longest, options_.sizes[cells_[static_cast<std::size_t>(cell)].size] > 65536 ? 4u : longest);
   return std::clamp(static_cast<std::uint32_t>(options_.burst_s / one), std::min(4u, longest), longest);
 }
 
@@ -268,8 +275,15 @@ void NetProbe::record(const Step& step, const Burst& burst, Decision decision, v
   const auto me = static_cast<std::uint32_t>(team_.rank()), peer = static_cast<std::uint32_t>(cell.peer);
   const bool receiver_measures = by_receiver(cell.mode);
   const auto n = static_cast<std::uint32_t>(burst.value.size());
-  const RecordHead head{n == 0 ? verdict_record : burst_record, cell.mode, receiver_measures ? peer : me,
-                        receiver_measures ? me : peer, cell.size, step.epoch, n, static_cast<std::uint32_t>(decision), burst.t0};
+  const RecordHead head{n == 0 ? verdict_record : burst_record,
+                        cell.mode,
+                        receiver_measures ? peer : me,
+                        receiver_measures ? me : peer,
+                        cell.size,
+                        step.epoch,
+                        n,
+                        static_cast<std::uint32_t>(decision),
+                        burst.t0};
   const std::size_t k = options_.epoch_length;
   auto* bytes = static_cast<std::byte*>(out);
   std::memset(bytes, 0, sizeof head + k * 12);

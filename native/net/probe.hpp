@@ -24,7 +24,7 @@ struct Options {
   std::vector<std::size_t> sizes;          ///< B
   std::vector<std::pair<int, int>> pairs;  ///< unordered; empty: all
   std::string rule = "ci:1%";
-  std::optional<Value> value;              ///< of the ping-pong modes; not given: rtt_half
+  std::optional<Value> value;  ///< of the ping-pong modes; not given: rtt_half
   Pairing pairing = Pairing::automatic;
   std::uint64_t seed = 1, cap = 20000, cap_bytes = 0;
   std::uint32_t epochs = 100000, epoch_length = 50, warmup = 2, least = 0;
@@ -83,7 +83,8 @@ class NetProbe final : public Probe {
   int cell_of(std::uint32_t mode, std::uint32_t size, int peer) const;
   std::uint32_t burst_length(int cell) const;
   void keep(int cell, std::size_t slot, double scale, std::vector<Burst>& out);
-  void measure_pair(const Plan& plan, const Step& step, int peer, std::span<const Decision> decided, std::vector<Burst>& out);
+  void measure_pair(const Plan& plan, const Step& step, int peer, std::span<const Decision> decided,
+                    std::vector<Burst>& out);
   void measure_all(const Plan& plan, std::vector<Burst>& out);
   void lay_out();
   void check_interference();
@@ -98,7 +99,7 @@ class NetProbe final : public Probe {
   std::vector<std::int32_t> cell_index_;  ///< (mode, size, peer) -> cell, -1 for none
   std::vector<Plan> plan_;
   std::vector<std::vector<std::uint8_t>> wanted_;  ///< empty: all
-  std::vector<Samples> samples_;          ///< reused burst after burst
+  std::vector<Samples> samples_;                   ///< reused burst after burst
   ClockModel clock_;
   double began_s_ = 0;
   bool parallel_ = false, needs_clock_ = false;

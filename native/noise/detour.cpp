@@ -112,7 +112,8 @@ Result<std::vector<int>> parse_cpus(const std::string& text) {
     int first = 0, last = 0;
     if (!number(item.substr(0, dash), first) || first < 0) return bad();
     last = first;
-    if (dash != std::string_view::npos && (!number(item.substr(dash + 1), last) || last < first || last > 1 << 16)) return bad();
+    if (dash != std::string_view::npos && (!number(item.substr(dash + 1), last) || last < first || last > 1 << 16))
+      return bad();
     for (int cpu = first; cpu <= last; ++cpu)
       if (std::find(out.begin(), out.end(), cpu) == out.end()) out.push_back(cpu);
     begin = end + 1;
@@ -126,9 +127,12 @@ Result<DetourOptions> parse_detour_options(const std::vector<std::string>& args)
   DetourOptions o;
   Error cpus_error;
   using Take = std::function<bool(const std::string&)>;
-  auto positive = [](double& target) { return Take([&target](const std::string& v) { return number(v, target) && target > 0; }); };
+  auto positive = [](double& target) {
+    return Take([&target](const std::string& v) { return number(v, target) && target > 0; });
+  };
   const std::map<std::string, Take> known{
-      {"--cpus", [&](const std::string& v) {
+      {"--cpus",
+       [&](const std::string& v) {
          auto list = parse_cpus(v);
          if (list) o.cpus = *list;
          else cpus_error = list.error();
@@ -138,13 +142,22 @@ Result<DetourOptions> parse_detour_options(const std::vector<std::string>& args)
       {"--window-s", positive(o.window_s)},
       {"--quantum-s", positive(o.quantum_s)},
       {"--threshold-s", [&](const std::string& v) { return number(v, o.threshold_s) && o.threshold_s >= 0; }},
-      {"--method", [&](const std::string& v) {
+      {"--method",
+       [&](const std::string& v) {
          o.detour = v != "fwq";
          o.fwq = v != "detour";
          return v == "detour" || v == "fwq" || v == "both";
        }},
-      {"--dir", [&](const std::string& v) { o.dir = v; return !v.empty(); }},
-      {"--host", [&](const std::string& v) { o.host = v; return !v.empty(); }},
+      {"--dir",
+       [&](const std::string& v) {
+         o.dir = v;
+         return !v.empty();
+       }},
+      {"--host",
+       [&](const std::string& v) {
+         o.host = v;
+         return !v.empty();
+       }},
       {"--cap-bytes", [&](const std::string& v) { return number(v, o.cap_bytes); }},
   };
   for (std::size_t k = 0; k < args.size(); ++k) {
@@ -157,13 +170,15 @@ Result<DetourOptions> parse_detour_options(const std::vector<std::string>& args)
     if (it == known.end() || !has_value || !it->second(args[k + 1])) {
       if (!cpus_error.code.empty()) return cpus_error;
       return Error{"noise.bad_option",
-                   "sonde-detour does not understand '" + args[k] + (it != known.end() && has_value ? " " + args[k + 1] : "") + "'",
+                   "sonde-detour does not understand '" + args[k] +
+                       (it != known.end() && has_value ? " " + args[k + 1] : "") + "'",
                    "this program is started by `sonde noise host`, which should be used instead"};
     }
     ++k;
   }
   if (o.dir.empty() && !o.check)
-    return Error{"noise.bad_option", "sonde-detour needs --dir", "this program is started by `sonde noise host`, which should be used instead"};
+    return Error{"noise.bad_option", "sonde-detour needs --dir",
+                 "this program is started by `sonde noise host`, which should be used instead"};
   return o;
 }
 

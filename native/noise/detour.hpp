@@ -51,8 +51,7 @@ LoopSeen watch_ticks(Ticks&& ticks, std::uint64_t end, std::uint64_t threshold, 
 }
 
 /// Shortest step of the loop, in ticks: the least of `rounds`.
-template <typename Ticks>
-std::uint64_t least_step(Ticks&& ticks, int rounds) {
+template <typename Ticks> std::uint64_t least_step(Ticks&& ticks, int rounds) {
   std::uint64_t least = ~std::uint64_t{0};
   std::uint64_t before = ticks();
   for (int k = 0; k < rounds; ++k) {
@@ -83,9 +82,9 @@ std::int64_t parse_run_delay(std::string_view text);
 Result<std::vector<int>> parse_cpus(const std::string& text);
 
 struct DetourOptions {
-  std::vector<int> cpus;     ///< empty: all this process may use
+  std::vector<int> cpus;  ///< empty: all this process may use
   double duration_s = 10, window_s = 0.1;
-  double threshold_s = 0;    ///< 0: nine times the shortest step of the loop, 300 ns at least
+  double threshold_s = 0;  ///< 0: nine times the shortest step of the loop, 300 ns at least
   bool detour = true, fwq = false;
   double quantum_s = 1e-3;
   std::string dir, host;

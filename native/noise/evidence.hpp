@@ -9,16 +9,17 @@
 namespace sonde::noise {
 
 struct Stalls {
-  std::vector<double> t_s;      ///< since the block's begin, ascending
+  std::vector<double> t_s;  ///< since the block's begin, ascending
   std::vector<double> length_s;
 };
 
 struct Evidence {
   std::uint32_t segment = 0;
   bool on = false;
-  double begin_s = 0;    ///< since the run began
+  double begin_s = 0;  ///< since the run began
   double length_s = 0;
-  double resumed_s = 0;  ///< before the block's begin: when its agent was let go; of blocks without one, when it would have been
+  double resumed_s =
+      0;  ///< before the block's begin: when its agent was let go; of blocks without one, when it would have been
   Stalls stalls;
   std::vector<double> levels;  ///< the same number in every block, larger is slower
 };

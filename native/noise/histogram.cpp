@@ -10,8 +10,7 @@ double quantile(std::span<const std::uint32_t> count, std::span<const double> ed
   double below = 0;
   for (std::size_t k = 0; k < count.size(); ++k) {
     const double here = count[k];
-    if (here > 0 && below + here >= wanted)
-      return edges[k] + (edges[k + 1] - edges[k]) * (wanted - below) / here;
+    if (here > 0 && below + here >= wanted) return edges[k] + (edges[k + 1] - edges[k]) * (wanted - below) / here;
     below += here;
   }
   return edges[count.size()];

@@ -62,8 +62,7 @@ struct Segments {
   }
 
   /// Mean and variance of sum(sign * x) when labels are drawn. x: (block, value), the others are 0.
-  template <typename Entries>
-  std::pair<double, double> moments(const Entries& x) const {
+  template <typename Entries> std::pair<double, double> moments(const Entries& x) const {
     double mean = 0, variance = 0;
     // Few segments: a pass over the entries for each is cheap.
     for (std::size_t s = 0; s < members.size(); ++s) {
@@ -130,7 +129,8 @@ void add_fold(std::span<const Evidence> blocks, const Segments& segments, const 
               const Fold& fold, std::vector<Column>& out) {
   std::vector<double> thresholds;
   for (const double rate : std::span(fold_stalls_a_slot).first(fold.thresholds))
-    if (const auto length = lengths.at_rate(rate / period_s); length && (thresholds.empty() || *length < thresholds.back()))
+    if (const auto length = lengths.at_rate(rate / period_s);
+        length && (thresholds.empty() || *length < thresholds.back()))
       thresholds.push_back(*length);
   if (thresholds.empty() && lengths.any()) thresholds.push_back(lengths.shortest());
   // All stalls from a length on; and those of like length, as an agent that does the same each time makes them.
@@ -201,7 +201,8 @@ std::vector<Entry> ranked(const std::vector<double>& x, const Segments& segments
   return out;
 }
 
-void add_ranked(std::span<const Evidence> blocks, const Segments& segments, const Lengths& lengths, std::vector<Column>& out) {
+void add_ranked(std::span<const Evidence> blocks, const Segments& segments, const Lengths& lengths,
+                std::vector<Column>& out) {
   auto add = [&](const std::vector<double>& x, std::uint32_t feature) {
     Column column;
     column.entries = ranked(x, segments);
@@ -336,7 +337,8 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
     }
   }
   if (std::isinf(least)) return result;
-  const auto reached = std::count_if(drawn_least.begin(), drawn_least.end(), [&](double p) { return p <= least * (1 + 1e-12); });
+  const auto reached =
+      std::count_if(drawn_least.begin(), drawn_least.end(), [&](double p) { return p <= least * (1 + 1e-12); });
   result.p = (1 + static_cast<double>(reached)) / all;
   return result;
 }
@@ -391,10 +393,12 @@ void turn(Stalls& stalls, double length_s, double by_s) {
 double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
              const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
   if (clean.empty() || runs == 0 || design.spend.empty()) return 0;
-  const double pitch_s = clean.size() > 1 ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
-                                          : clean[0].length_s;
+  const double pitch_s = clean.size() > 1
+                             ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
+                             : clean[0].length_s;
   const std::uint32_t shares[] = {1, 1};
-  // What is short and frequent costs time and finds little; bursts as short count as not seen, which errs on the safe side.
+  // What is short and frequent costs time and finds little; bursts as short count as not seen, which errs on the safe
+  // side.
   std::vector<Evidence> kept(clean.begin(), clean.end());
   if (const auto least = Lengths(clean).at_rate(power_stalls_a_second)) {
     shortest_s = std::max(shortest_s, *least);
@@ -435,9 +439,11 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
 }
 
 std::optional<double> detectable_burst_s(std::span<const Evidence> clean, const Design& design, double period_s,
-                                         double shortest_s, const TestOptions& options, double wanted, std::uint32_t runs) {
+                                         double shortest_s, const TestOptions& options, double wanted,
+                                         std::uint32_t runs) {
   double low = std::log(shortest_s), high = std::log(0.5 * period_s);
-  if (low >= high || power(clean, design, period_s, std::exp(high), shortest_s, options, runs) < wanted) return std::nullopt;
+  if (low >= high || power(clean, design, period_s, std::exp(high), shortest_s, options, runs) < wanted)
+    return std::nullopt;
   while (high - low > 0.1) {
     const double middle = 0.5 * (low + high);
     (power(clean, design, period_s, std::exp(middle), shortest_s, options, runs) >= wanted ? high : low) = middle;

@@ -15,8 +15,8 @@
 ///           thresholds chosen as before, and the given levels (quantiles of the iteration). T is the largest
 ///           standardised rank sum. Needs no period.
 ///
-/// p = (1 + #{T* >= T}) / (1 + permutations) for each; p_fold is twice the smaller of the two folds' p. A run has one p:
-/// the least of them, each divided by its share (fold_weight, and the rest for ranked), is compared with the same of
+/// p = (1 + #{T* >= T}) / (1 + permutations) for each; p_fold is twice the smaller of the two folds' p. A run has one
+/// p: the least of them, each divided by its share (fold_weight, and the rest for ranked), is compared with the same of
 /// every permutation. Exact whatever the machine does, as long as the labels were drawn. Any-thread.
 ///
 /// Source: permutation tests with a max statistic: Westfall and Young 1993; stalls as noise: Petrini et al. 2003.
@@ -85,13 +85,15 @@ struct Design {
 
 /// Share of `runs` simulated runs of this design in which bursts are found. Each run draws its blocks from `clean`
 /// with replacement, each turned by a random part of its length so that no two are equal, draws labels and a phase, and
-/// tests as Sequential does. seconds: to each run the number of blocks that had been seen when it was found, 0 where it was not.
+/// tests as Sequential does. seconds: to each run the number of blocks that had been seen when it was found, 0 where it
+/// was not.
 double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
              const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed = nullptr);
 
 /// The shortest burst a period that is found with probability `wanted`, by bisection on a logarithmic scale between
 /// shortest_s and half a period; to about 10 %. nullopt when even the longest is not found.
 std::optional<double> detectable_burst_s(std::span<const Evidence> clean, const Design& design, double period_s,
-                                         double shortest_s, const TestOptions& options, double wanted, std::uint32_t runs);
+                                         double shortest_s, const TestOptions& options, double wanted,
+                                         std::uint32_t runs);
 
 }  // namespace sonde::noise

@@ -33,7 +33,9 @@ constexpr double death_s = 2;  // from the end of its socket to its own
 
 bool read_number(std::string_view text, double& out) { return number(text, out) && std::isfinite(out); }
 
-Error bad_option(const std::string& what, const std::string& hint = "") { return {"noise.agent_bad_option", what, hint}; }
+Error bad_option(const std::string& what, const std::string& hint = "") {
+  return {"noise.agent_bad_option", what, hint};
+}
 
 std::string replaced(std::string text, std::string_view name, const std::string& value) {
   for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
@@ -94,10 +96,12 @@ Result<std::vector<int>> parse_cpus(std::string_view text) {
 
 Result<void> check_spec(const AgentSpec& spec) {
   if (spec.command.empty()) return bad_option("the agent has no command", "name a recipe or a shell command");
-  for (const auto& [name, text] : {std::pair{"command", &spec.command}, {"drive", &spec.drive}, {"stop command", &spec.stop_command}})
+  for (const auto& [name, text] :
+       {std::pair{"command", &spec.command}, {"drive", &spec.drive}, {"stop command", &spec.stop_command}})
     if (text->size() > command_bytes || text->find('\0') != std::string::npos)
       return bad_option("the agent's " + std::string(name) + " has " + std::to_string(text->size()) +
-                        " B; allowed: up to 100000 B of text", "put it into a script and name that");
+                            " B; allowed: up to 100000 B of text",
+                        "put it into a script and name that");
   if (spec.command.size() + spec.drive.size() + spec.stop_command.size() + spec.ready.size() > packet_bytes - 16384)
     return bad_option("the agent's commands are too long together; allowed: up to 140 KiB", "put them into scripts");
   if (!spec.ready.empty()) {
@@ -105,18 +109,20 @@ Result<void> check_spec(const AgentSpec& spec) {
     const std::string kind = spec.ready.substr(0, colon);
     const std::string value = colon == std::string::npos ? "" : spec.ready.substr(colon + 1);
     double number = 0;
-    const bool good = kind == "port"   ? value == "{port}" || (read_number(value, number) && number >= 1 && number <= 65535 &&
-                                                              number == std::floor(number))
+    const bool good = kind == "port"   ? value == "{port}" || (read_number(value, number) && number >= 1 &&
+                                                             number <= 65535 && number == std::floor(number))
                       : kind == "for"  ? read_number(value, number) && number >= 0 && number <= 3600
                       : kind == "file" ? !value.empty() && (value[0] == '/' || value.rfind("{dir}/", 0) == 0)
                                        : false;
     if (!good)
-      return bad_option("agent ready is '" + spec.ready + "'; allowed: port:9100, port:{port}, file:/PATH, file:{dir}/NAME, for:0.5");
+      return bad_option("agent ready is '" + spec.ready +
+                        "'; allowed: port:9100, port:{port}, file:/PATH, file:{dir}/NAME, for:0.5");
   }
   if (spec.drive.rfind("sh:", 0) != 0 && !spec.drive.empty())
     if (const auto target = parse_target(replaced(spec.drive, "{port}", "1")); !target) return target.error();
   if (!spec.drive.empty() && !(spec.drive_period_s >= 0.001))
-    return bad_option("a drive each " + std::to_string(spec.drive_period_s) + " s is too often; allowed: 0.001 s and above");
+    return bad_option("a drive each " + std::to_string(spec.drive_period_s) +
+                      " s is too often; allowed: 0.001 s and above");
   if (!(spec.drive_phase >= 0 && spec.drive_phase <= 1)) return bad_option("agent drive-phase must be 0 to 1");
   return {};
 }
@@ -156,9 +162,15 @@ Result<Keeper> Keeper::fork() {
 }
 
 Keeper::Keeper(Keeper&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)), words_(std::exchange(other.words_, -1)),
-      grace_s_(other.grace_s_), ready_deadline_s_(other.ready_deadline_s_), log_path_(std::exchange(other.log_path_, {})),
-      log_start_(other.log_start_), roll_(std::move(other.roll_)), folder_(std::exchange(other.folder_, {})) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      socket_(std::exchange(other.socket_, -1)),
+      words_(std::exchange(other.words_, -1)),
+      grace_s_(other.grace_s_),
+      ready_deadline_s_(other.ready_deadline_s_),
+      log_path_(std::exchange(other.log_path_, {})),
+      log_start_(other.log_start_),
+      roll_(std::move(other.roll_)),
+      folder_(std::exchange(other.folder_, {})) {}
 
 Keeper& Keeper::operator=(Keeper&& other) noexcept {
   if (this != &other) {
@@ -196,9 +208,18 @@ Result<void> Keeper::start(const AgentSpec& spec) {
   const auto size = std::filesystem::file_size(log_path_, none);
   log_start_ = none ? 0 : static_cast<std::int64_t>(size);
   Packer request;
-  request.put(Request::start).put(folder).put(spec.command).put(spec.log_path).put(spec.pause).put(spec.ready)
-      .put(spec.ready_deadline_s).put(spec.drive).put(spec.drive_period_s).put(spec.drive_phase)
-      .put(spec.stop_command).put(spec.grace_s);
+  request.put(Request::start)
+      .put(folder)
+      .put(spec.command)
+      .put(spec.log_path)
+      .put(spec.pause)
+      .put(spec.ready)
+      .put(spec.ready_deadline_s)
+      .put(spec.drive)
+      .put(spec.drive_period_s)
+      .put(spec.drive_phase)
+      .put(spec.stop_command)
+      .put(spec.grace_s);
   auto answer = ask(request.text(), ready_deadline_s_ + 2 * grace_s_ + kill_deadline_s + 10);
   if (!answer) {
     remove_folder(folder_);
@@ -240,9 +261,25 @@ Result<Usage> Keeper::usage() {
   Usage u;
   std::uint32_t drives = 0, pids = 0;
   Unpacker in(*answer);
-  in.get(u.alive).get(u.paused).get(u.death).get(u.cpu_s).get(u.paused_cpu_s).get(u.wakeups).get(u.processes).get(u.threads)
-      .get(u.rss_bytes).get(u.drives_done).get(u.drives_failed).get(u.drive_bytes).get(u.drive_s).get(u.drive_min_s)
-      .get(u.drive_max_s).get(u.drive_failure).get(u.keeper_cpu_s).get(u.folder).get(drives);
+  in.get(u.alive)
+      .get(u.paused)
+      .get(u.death)
+      .get(u.cpu_s)
+      .get(u.paused_cpu_s)
+      .get(u.wakeups)
+      .get(u.processes)
+      .get(u.threads)
+      .get(u.rss_bytes)
+      .get(u.drives_done)
+      .get(u.drives_failed)
+      .get(u.drive_bytes)
+      .get(u.drive_s)
+      .get(u.drive_min_s)
+      .get(u.drive_max_s)
+      .get(u.drive_failure)
+      .get(u.keeper_cpu_s)
+      .get(u.folder)
+      .get(drives);
   u.drives.resize(std::min<std::size_t>(drives, drives_kept));
   for (auto& drive : u.drives) in.get(drive);
   in.get(pids);
@@ -257,8 +294,8 @@ void Keeper::dismiss() {
   sweep();
 }
 
-/// Waits for its end, which it comes to by itself once the socket is closed, and after `patience_s` ends it. Returns how it
-/// ended, "" when that is not known.
+/// Waits for its end, which it comes to by itself once the socket is closed, and after `patience_s` ends it. Returns
+/// how it ended, "" when that is not known.
 std::string Keeper::bury(double patience_s) {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
@@ -341,8 +378,7 @@ Result<std::string> Keeper::ask(const std::string& request, double deadline_s) {
   std::string answer(packet_bytes, '\0');
   ssize_t size = 0;
   // ECONNRESET is told once, when it left with this request unread.
-  while ((size = ::recv(socket_, answer.data(), answer.size(), 0)) < 0 && (errno == EINTR || errno == ECONNRESET)) {
-  }
+  while ((size = ::recv(socket_, answer.data(), answer.size(), 0)) < 0 && (errno == EINTR || errno == ECONNRESET)) {}
   if (size <= 0) return lost("closed its socket and was ended", false);
   answer.resize(static_cast<std::size_t>(size));
   if (answer[0] == '+') return answer.substr(1);

@@ -4,12 +4,12 @@
 /// Call Keeper::fork() first thing in main, before MPI_Init: a fork later is unsafe with most fabrics, and would
 /// hand the keeper the rank's registered memory and descriptors. The keeper has its own session, no descriptor of
 /// the rank's but one socket and a file in memory for its stderr, and all cores the node allows it; it blocks in poll,
-/// and wakes for a request, a dead child or a drive that is due. Everything the agent starts stays below it, for it is a subreaper: what
-/// daemonises is handed to the keeper and not to init. When the rank goes, however it goes, the socket ends, and the
-/// keeper ends all it started and leaves. When the keeper itself is killed, the rank finds what is left by a roll that the
-/// keeper kept, and by SONDE_AGENT_DIR in the environment; when both are, SONDE_RUN serves Sonde's launcher (core/launch/process.py).
-/// What an agent makes others start (systemd, a container's daemon, cron) is not below the keeper and not seen.
-/// Owner-thread.
+/// and wakes for a request, a dead child or a drive that is due. Everything the agent starts stays below it, for it is
+/// a subreaper: what daemonises is handed to the keeper and not to init. When the rank goes, however it goes, the
+/// socket ends, and the keeper ends all it started and leaves. When the keeper itself is killed, the rank finds what is
+/// left by a roll that the keeper kept, and by SONDE_AGENT_DIR in the environment; when both are, SONDE_RUN serves
+/// Sonde's launcher (core/launch/process.py). What an agent makes others start (systemd, a container's daemon, cron) is
+/// not below the keeper and not seen. Owner-thread.
 ///
 ///     int main(int argc, char** argv) {
 ///       auto keeper = Keeper::fork();
@@ -37,8 +37,8 @@ struct AgentSpec {
     stop_cont,   ///< SIGSTOP and SIGCONT: the agent keeps its state; a timer that is overdue fires at once
     start_stop,  ///< ended and started anew, with an empty scratch folder: for what does not bear being stopped
   };
-  std::string command;         ///< for /bin/sh -c; its scratch folder is $SONDE_AGENT_DIR
-  std::string log_path;        ///< stdout and stderr are appended; "": `agent.log` in the scratch folder, gone with it
+  std::string command;   ///< for /bin/sh -c; its scratch folder is $SONDE_AGENT_DIR
+  std::string log_path;  ///< stdout and stderr are appended; "": `agent.log` in the scratch folder, gone with it
   Pause pause = stop_cont;
   /// When it counts as started. "": as soon as it has lived 0.2 s. "port:9100", "port:{port}": something accepts
   /// connections there on the loopback. "file:PATH": the file appears, or changes. "for:0.5": it has lived so long, s.
@@ -48,9 +48,9 @@ struct AgentSpec {
   /// the loopback. "sh:COMMAND": for /bin/sh -c.
   std::string drive;
   double drive_period_s = 1;
-  double drive_phase = 0.5;    ///< the first drive comes this share of a period after start or resume; 0 to 1
-  std::string stop_command;    ///< run before SIGTERM; "": none
-  double grace_s = 5;          ///< between SIGTERM and SIGKILL
+  double drive_phase = 0.5;  ///< the first drive comes this share of a period after start or resume; 0 to 1
+  std::string stop_command;  ///< run before SIGTERM; "": none
+  double grace_s = 5;        ///< between SIGTERM and SIGKILL
 };
 
 /// One flag of a command line into the spec: "command", "log", "pause", "ready", "ready-deadline-s", "drive",
@@ -62,30 +62,30 @@ Result<std::vector<int>> parse_cpus(std::string_view text);
 
 /// One piece of the agent's real work.
 struct Drive {
-  double begin_s = 0;        ///< on the clock of now_s()
-  double took_s = 0;         ///< until the last byte, or the end of the command
-  std::uint64_t bytes = 0;   ///< received; 0 for a command
-  bool done = false;         ///< false: refused, not answered within 5 s, a status other than 2xx or 0, cut by a pause
+  double begin_s = 0;       ///< on the clock of now_s()
+  double took_s = 0;        ///< until the last byte, or the end of the command
+  std::uint64_t bytes = 0;  ///< received; 0 for a command
+  bool done = false;        ///< false: refused, not answered within 5 s, a status other than 2xx or 0, cut by a pause
 };
 
 /// What the agent cost so far, over all its starts.
 struct Usage {
-  bool alive = false;             ///< started, and not found dead
+  bool alive = false;  ///< started, and not found dead
   bool paused = false;
-  std::string death;              ///< why it is not alive although nobody ended it: "exit status 3", "signal 9 (SIGKILL)"
-  double cpu_s = 0;               ///< of all its processes and threads, ended ones included
-  double paused_cpu_s = 0;        ///< of that, while it was meant to be paused; 0 where the pause holds
-  std::uint64_t wakeups = 0;      ///< times one of its threads was put on a core; a lower bound: what began and
-                                  ///< ended between two looks is counted only where the keeper reaps it
-  int processes = 0, threads = 0; ///< there now
-  std::uint64_t rss_bytes = 0;    ///< summed over processes; shared pages count once for each
+  std::string death;          ///< why it is not alive although nobody ended it: "exit status 3", "signal 9 (SIGKILL)"
+  double cpu_s = 0;           ///< of all its processes and threads, ended ones included
+  double paused_cpu_s = 0;    ///< of that, while it was meant to be paused; 0 where the pause holds
+  std::uint64_t wakeups = 0;  ///< times one of its threads was put on a core; a lower bound: what began and
+                              ///< ended between two looks is counted only where the keeper reaps it
+  int processes = 0, threads = 0;  ///< there now
+  std::uint64_t rss_bytes = 0;     ///< summed over processes; shared pages count once for each
   std::uint64_t drives_done = 0, drives_failed = 0, drive_bytes = 0;
   double drive_s = 0, drive_min_s = 0, drive_max_s = 0;  ///< of those done: sum and extremes
-  std::string drive_failure;      ///< why the last one failed
-  double keeper_cpu_s = 0;        ///< of the keeper, and of the commands that drive and stop the agent
-  std::vector<Drive> drives;      ///< since the last call, the last 2048 at most
-  std::vector<pid_t> pids;        ///< there now, the first 256
-  std::string folder;             ///< the scratch folder, "" when not started
+  std::string drive_failure;                             ///< why the last one failed
+  double keeper_cpu_s = 0;    ///< of the keeper, and of the commands that drive and stop the agent
+  std::vector<Drive> drives;  ///< since the last call, the last 2048 at most
+  std::vector<pid_t> pids;    ///< there now, the first 256
+  std::string folder;         ///< the scratch folder, "" when not started
 };
 
 class Keeper {
@@ -129,7 +129,8 @@ class Keeper {
   pid_t pid() const { return pid_; }  ///< the keeper's; -1 once dismissed
 
  private:
-  Keeper(pid_t pid, int socket, int words, Roll roll) : pid_(pid), socket_(socket), words_(words), roll_(std::move(roll)) {}
+  Keeper(pid_t pid, int socket, int words, Roll roll)
+      : pid_(pid), socket_(socket), words_(words), roll_(std::move(roll)) {}
   Result<std::string> ask(const std::string& request, double deadline_s);
   Error lost(const std::string& trouble, bool silent);
   std::string bury(double patience_s);

@@ -1,6 +1,6 @@
 // The keeper. Publishes: an answer to each request on its socket. Consumes: requests. When its parent goes silent
-// (the socket ends, or SIGTERM comes) it ends the agent with all it started, removes the scratch folder, and leaves. What
-// makes it leave before its parent wished so, a signal or an exception, it tells as its last answer.
+// (the socket ends, or SIGTERM comes) it ends the agent with all it started, removes the scratch folder, and leaves.
+// What makes it leave before its parent wished so, a signal or an exception, it tells as its last answer.
 
 #include "noise/keeper_process.hpp"
 
@@ -105,10 +105,10 @@ class KeeperProcess {
       leaving_ += std::string(leaving_.empty() ? "failed" : "; then") + " while it ended the agent: " + error.what();
     }
     if (leaving_.empty()) ::_exit(0);
-    const std::string answer = failure({keeper_died,
-                                        "the agent's keeper (process " + std::to_string(self_) + ") " + leaving_ +
-                                            "; the agent has been ended",
-                                        "run it again"});
+    const std::string answer = failure(
+        {keeper_died,
+         "the agent's keeper (process " + std::to_string(self_) + ") " + leaving_ + "; the agent has been ended",
+         "run it again"});
     ::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::_exit(1);
   }
@@ -154,7 +154,7 @@ class KeeperProcess {
     sigfillset(&mask);
     ::sigprocmask(SIG_BLOCK, &mask, nullptr);
     for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-    struct sigaction quiet {};
+    struct sigaction quiet{};
     quiet.sa_handler = SIG_DFL;
     quiet.sa_flags = SA_NOCLDSTOP;  // a child that we stop is no news
     ::sigaction(SIGCHLD, &quiet, nullptr);
@@ -185,9 +185,10 @@ class KeeperProcess {
 
   /// Waits until `until_s` (0: for ever) or something happens. True when a request is there.
   bool step(double until_s, Hear hear) {
-    pollfd fds[3] = {{hear == Hear::nothing ? -1 : socket_, static_cast<short>(hear == Hear::requests ? POLLIN : POLLRDHUP), 0},
-                     {signals_, POLLIN, 0},
-                     {-1, 0, 0}};
+    pollfd fds[3] = {
+        {hear == Hear::nothing ? -1 : socket_, static_cast<short>(hear == Hear::requests ? POLLIN : POLLRDHUP), 0},
+        {signals_, POLLIN, 0},
+        {-1, 0, 0}};
     if (scrape_.under_way()) fds[2] = {scrape_.fd(), scrape_.events(), 0};
     timespec wait{}, *limit = nullptr;
     if (until_s > 0) {
@@ -238,7 +239,8 @@ class KeeperProcess {
       if (pid == drive_pid_) {
         client_cpu_s_ += cpu_of(used);
         drive_pid_ = -1;
-        drive_over(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "its command ended with " + status_text(status), 0);
+        drive_over(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "its command ended with " + status_text(status),
+                   0);
         continue;
       }
       if (pid == stop_pid_) {
@@ -313,7 +315,7 @@ class KeeperProcess {
 
   using Stamp = std::pair<std::uint64_t, std::int64_t>;
   static Stamp stamp_of(const std::string& path) {
-    struct stat found {};
+    struct stat found{};
     if (::stat(path.c_str(), &found) != 0) return {0, 0};
     return {found.st_ino, std::int64_t{found.st_ctim.tv_sec} * 1'000'000'000 + found.st_ctim.tv_nsec};
   }
@@ -354,7 +356,8 @@ class KeeperProcess {
       return Error{"noise.agent_ended", "the agent could not be started: " + why(), "check ulimit -u on the node"};
     leader_ = child;
     bool over = false;
-    const bool good = wait_for(spec_.ready_deadline_s, 0.01, Hear::end, [&] { return (over = ended()) || ready(began, before); });
+    const bool good =
+        wait_for(spec_.ready_deadline_s, 0.01, Hear::end, [&] { return (over = ended()) || ready(began, before); });
     over = over || ended();
     if (over) {
       const std::string how = status_text(leader_status_);
@@ -365,8 +368,8 @@ class KeeperProcess {
     }
     if (!good)
       return Error{"noise.agent_not_ready",
-                   "the agent was not ready (" + (spec_.ready.empty() ? std::string("alive") : spec_.ready) + ") within " +
-                       told(spec_.ready_deadline_s),
+                   "the agent was not ready (" + (spec_.ready.empty() ? std::string("alive") : spec_.ready) +
+                       ") within " + told(spec_.ready_deadline_s),
                    with_tail("raise the time it may take, or check what says that it is ready")};
     (void)tree();  // who it is goes onto the roll
     return {};
@@ -382,7 +385,7 @@ class KeeperProcess {
     ::dup2(output, 1);
     ::dup2(output, 2);
     ::setenv("SONDE_AGENT_DIR", folder_.c_str(), 1);
-    struct sigaction plain {};
+    struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
     ::sigaction(SIGCHLD, &plain, nullptr);
     sigset_t none;
@@ -394,8 +397,17 @@ class KeeperProcess {
 
   Result<void> start(Unpacker in) {
     spec_ = {};
-    in.get(folder_).get(spec_.command).get(spec_.log_path).get(spec_.pause).get(spec_.ready).get(spec_.ready_deadline_s)
-        .get(spec_.drive).get(spec_.drive_period_s).get(spec_.drive_phase).get(spec_.stop_command).get(spec_.grace_s);
+    in.get(folder_)
+        .get(spec_.command)
+        .get(spec_.log_path)
+        .get(spec_.pause)
+        .get(spec_.ready)
+        .get(spec_.ready_deadline_s)
+        .get(spec_.drive)
+        .get(spec_.drive_period_s)
+        .get(spec_.drive_phase)
+        .get(spec_.stop_command)
+        .get(spec_.grace_s);
     clear_stale_folders();
     folder_lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder_lock_ >= 0) ::flock(folder_lock_, LOCK_EX | LOCK_NB);
@@ -421,9 +433,9 @@ class KeeperProcess {
     while (const dirent* entry = ::readdir(dir)) {
       if (std::string_view(entry->d_name).rfind(folder_prefix, 0) != 0) continue;
       const std::string path = above + "/" + entry->d_name;
-      struct stat found {};
-      if (path == folder_ || ::lstat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() ||
-          found.st_mtim.tv_sec > ::time(nullptr) - 60)
+      struct stat found{};
+      if (path == folder_ || ::lstat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
+          found.st_uid != ::geteuid() || found.st_mtim.tv_sec > ::time(nullptr) - 60)
         continue;
       const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (fd < 0) continue;
@@ -562,7 +574,8 @@ class KeeperProcess {
     DIR* dir = ::opendir(folder_.c_str());
     if (!dir) return;
     while (const dirent* entry = ::readdir(dir))
-      if (std::string_view name = entry->d_name; name != "." && name != "..") remove_folder(folder_ + "/" + entry->d_name);
+      if (std::string_view name = entry->d_name; name != "." && name != "..")
+        remove_folder(folder_ + "/" + entry->d_name);
     ::closedir(dir);
   }
 
@@ -611,21 +624,22 @@ class KeeperProcess {
     });
     Process last;
     gone = gone || wait_for(kill_deadline_s, 0.005, Hear::nothing, [&] {
-      if (reap(), childless_) return true;
-      last = {};
-      for (const auto& process : tree()) {
-        if (process.state == 'Z') continue;
-        last = process;
-        if (!send_signal(process, SIGKILL) && errno == EPERM) denied = process;
-      }
-      return false;
-    });
+             if (reap(), childless_) return true;
+             last = {};
+             for (const auto& process : tree()) {
+               if (process.state == 'Z') continue;
+               last = process;
+               if (!send_signal(process, SIGKILL) && errno == EPERM) denied = process;
+             }
+             return false;
+           });
     stopped_.clear();
     leader_ = gone ? -1 : leader_;
     if (gone) shared_.remove();
     if (gone) return {};
     if (denied.pid != 0)
-      return Error{"noise.agent_not_permitted", "may not end " + named(denied) + " of the agent: it runs as another user",
+      return Error{"noise.agent_not_permitted",
+                   "may not end " + named(denied) + " of the agent: it runs as another user",
                    "end it as root: kill " + std::to_string(denied.pid)};
     return Error{"noise.agent_not_ended",
                  named(last) + " of the agent was still there (state " + last.state + ") " + told(kill_deadline_s) +
@@ -703,8 +717,7 @@ class KeeperProcess {
       kill_below(drive_pid_);
       int status = 0;
       rusage used{};
-      while (::wait4(drive_pid_, &status, 0, &used) < 0 && errno == EINTR) {
-      }
+      while (::wait4(drive_pid_, &status, 0, &used) < 0 && errno == EINTR) {}
       client_cpu_s_ += cpu_of(used);
       drive_pid_ = -1;
       drive_over(because, 0);
@@ -745,7 +758,8 @@ class KeeperProcess {
           if (!bound.insert(thread).second) continue;
           more = true;
           if (!placed_.give(thread) && errno == EPERM)
-            return Error{"noise.agent_not_permitted", "may not bind " + named(process) + " of the agent: it runs as another user",
+            return Error{"noise.agent_not_permitted",
+                         "may not bind " + named(process) + " of the agent: it runs as another user",
                          "run Sonde as root, or let the agent keep its user"};
         }
       if (!more) break;
@@ -754,8 +768,8 @@ class KeeperProcess {
   }
 
   std::string usage() {
-    if ((state_ == State::running || state_ == State::paused) && !(state_ == State::paused && spec_.pause == AgentSpec::start_stop) &&
-        ended())
+    if ((state_ == State::running || state_ == State::paused) &&
+        !(state_ == State::paused && spec_.pause == AgentSpec::start_stop) && ended())
       (void)died();
     const auto now = tree();
     ledger_.look(now);
@@ -772,11 +786,24 @@ class KeeperProcess {
     timespec own{};
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
     Packer out;
-    out.put(state_ == State::running || state_ == State::paused).put(state_ == State::paused).put(death_).put(ledger_.cpu_s())
-        .put(paused_cpu_s_ + (held ? std::max(ledger_.cpu_s() - paused_mark_s_, 0.0) : 0.0)).put(ledger_.wakeups())
-        .put(processes).put(ledger_.threads()).put(rss).put(drives_done_).put(drives_failed_).put(drive_bytes_).put(drive_s_)
-        .put(drive_min_s_).put(drive_max_s_).put(drive_failure_)
-        .put(static_cast<double>(own.tv_sec) + static_cast<double>(own.tv_nsec) * 1e-9 + client_cpu_s_).put(folder_)
+    out.put(state_ == State::running || state_ == State::paused)
+        .put(state_ == State::paused)
+        .put(death_)
+        .put(ledger_.cpu_s())
+        .put(paused_cpu_s_ + (held ? std::max(ledger_.cpu_s() - paused_mark_s_, 0.0) : 0.0))
+        .put(ledger_.wakeups())
+        .put(processes)
+        .put(ledger_.threads())
+        .put(rss)
+        .put(drives_done_)
+        .put(drives_failed_)
+        .put(drive_bytes_)
+        .put(drive_s_)
+        .put(drive_min_s_)
+        .put(drive_max_s_)
+        .put(drive_failure_)
+        .put(static_cast<double>(own.tv_sec) + static_cast<double>(own.tv_nsec) * 1e-9 + client_cpu_s_)
+        .put(folder_)
         .put(static_cast<std::uint32_t>(drives_.size()));
     for (const auto& drive : drives_) out.put(drive);
     drives_.clear();

@@ -81,8 +81,8 @@ void remove_folder(const std::string& folder);
 /// The last lines of a log, each below the other and indented, of what was written behind `from`; "" where nothing was.
 std::string log_tail(const std::string& path, std::int64_t from);
 
-/// Serves requests until the socket ends. stderr_fd: where what a failing keeper may print goes; -1: nowhere. roll: where
-/// it tells its parent whom it has started. Never returns.
+/// Serves requests until the socket ends. stderr_fd: where what a failing keeper may print goes; -1: nowhere. roll:
+/// where it tells its parent whom it has started. Never returns.
 [[noreturn]] void keep(int socket, int stderr_fd, Roll& roll);
 
 }  // namespace sonde::noise

@@ -129,7 +129,8 @@ bool send_signal(const Process& process, int number) {
   const Process now = read_process(process.pid);
   int why = ESRCH;
   if (now.pid != 0 && now.started_ticks == process.started_ticks) {
-    const bool sent = fd >= 0 ? ::syscall(SYS_pidfd_send_signal, fd, number, nullptr, 0U) == 0 : ::kill(process.pid, number) == 0;
+    const bool sent =
+        fd >= 0 ? ::syscall(SYS_pidfd_send_signal, fd, number, nullptr, 0U) == 0 : ::kill(process.pid, number) == 0;
     why = sent ? 0 : errno;
   }
   if (fd >= 0) ::close(fd);
@@ -170,10 +171,8 @@ char busiest_state(pid_t pid) {
     const auto text = read_text(place_of(pid, thread) + "/stat");
     Process state;
     if (!text || !parse_stat(*text, state)) continue;
-    if (state.state == 'T')
-      stopped = true;
-    else if (state.state != 'Z' && state.state != 'X')
-      return state.state;
+    if (state.state == 'T') stopped = true;
+    else if (state.state != 'Z' && state.state != 'X') return state.state;
   }
   return stopped ? 'T' : 'X';
 }

@@ -18,15 +18,15 @@ namespace sonde::noise {
 /// One line of /proc/<pid>/stat.
 struct Process {
   pid_t pid = 0, parent = 0;
-  char state = '?';                  ///< R S D T t Z X
-  std::string command;               ///< the kernel's name of it, 15 bytes at most
-  std::uint64_t started_ticks = 0;   ///< with pid it names a process for good
-  double children_s = 0;             ///< CPU of the children it has waited for, to a clock tick
+  char state = '?';                 ///< R S D T t Z X
+  std::string command;              ///< the kernel's name of it, 15 bytes at most
+  std::uint64_t started_ticks = 0;  ///< with pid it names a process for good
+  double children_s = 0;            ///< CPU of the children it has waited for, to a clock tick
   std::uint64_t rss_bytes = 0;
 };
 
-/// A file of /proc, its first `limit` bytes; nullopt when it cannot be read. Streams do not serve: the file of a process
-/// that goes between open and read fails with ESRCH, for which a stream's buffer throws.
+/// A file of /proc, its first `limit` bytes; nullopt when it cannot be read. Streams do not serve: the file of a
+/// process that goes between open and read fails with ESRCH, for which a stream's buffer throws.
 std::optional<std::string> read_text(const std::string& path, std::size_t limit = 4096);
 
 /// What /proc says of it; pid 0 when it is gone.
@@ -40,7 +40,8 @@ std::vector<Process> descendants(pid_t root, const std::vector<pid_t>& except = 
 /// when it is another user's. Where the kernel has no pidfd (before 5.3) a process may still go after it was looked at.
 bool send_signal(const Process& process, int number);
 
-/// SIGKILL to every process of this machine that carries it, but for the caller; how many there were that could be sent it.
+/// SIGKILL to every process of this machine that carries it, but for the caller; how many there were that could be sent
+/// it.
 int kill_carriers(std::string_view entry);
 
 /// A wait status in words: "exit status 3", "signal 9 (SIGKILL)".

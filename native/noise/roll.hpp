@@ -1,7 +1,7 @@
 #pragma once
 /// Who belongs to an agent, in memory that the keeper shares with its parent, so that the parent can end them when the
-/// keeper was killed: also those that shed their environment, by which they are found otherwise. Linux only. Owner-thread
-/// in each of the two.
+/// keeper was killed: also those that shed their environment, by which they are found otherwise. Linux only.
+/// Owner-thread in each of the two.
 
 #include <cstddef>
 #include <memory>

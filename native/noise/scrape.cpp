@@ -15,8 +15,9 @@ namespace sonde::noise {
 
 Result<Target> parse_target(std::string_view url) {
   const Error bad{"noise.agent_bad_option",
-                  "a drive of '" + std::string(url) + "' is not understood; allowed: http://127.0.0.1:PORT/PATH, also with "
-                  "localhost or [::1], or sh:COMMAND",
+                  "a drive of '" + std::string(url) +
+                      "' is not understood; allowed: http://127.0.0.1:PORT/PATH, also with "
+                      "localhost or [::1], or sh:COMMAND",
                   "what is not on the measured node can be asked with a command: sh:curl -s URL"};
   constexpr std::string_view scheme = "http://";
   if (url.substr(0, scheme.size()) != scheme) return bad;
@@ -30,7 +31,8 @@ Result<Target> parse_target(std::string_view url) {
   out.host = place;
   constexpr std::string_view six = "[::1]";
   out.six = place.substr(0, six.size()) == six;
-  const std::size_t colon = out.six ? (place.size() > six.size() ? six.size() : std::string_view::npos) : place.find(':');
+  const std::size_t colon =
+      out.six ? (place.size() > six.size() ? six.size() : std::string_view::npos) : place.find(':');
   const std::string_view name = place.substr(0, colon);
   if (!out.six && name != "localhost" && name != "127.0.0.1") return bad;
   if (colon != std::string_view::npos) {

@@ -14,8 +14,8 @@ namespace sonde::noise {
 /// "http://127.0.0.1:9100/metrics" taken apart. The host is an address of the loopback, or localhost: a name would
 /// have to be looked up, and the measured node is the only one that the work belongs to.
 struct Target {
-  std::string host;   ///< as sent in the Host line
-  bool six = false;   ///< [::1]
+  std::string host;  ///< as sent in the Host line
+  bool six = false;  ///< [::1]
   int port = 80;
   std::string path = "/";
 };

@@ -13,14 +13,14 @@ namespace sonde::noise {
 namespace {
 
 constexpr std::string_view folder = "/dev/shm/";
-constexpr std::size_t maps_bytes = std::size_t{1} << 24;  // the kernel allows a process 65530 mappings, if not told otherwise
+constexpr std::size_t maps_bytes = std::size_t{1}
+                                   << 24;  // the kernel allows a process 65530 mappings, if not told otherwise
 
 std::set<std::string> mapped_by(const std::string& process) {
   return shared_names_in(read_text("/proc/" + process + "/maps", maps_bytes).value_or(""));
 }
 
-template <typename Use>
-void each_name(const char* path, Use&& use) {
+template <typename Use> void each_name(const char* path, Use&& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path), &::closedir);
   if (!dir) return;
   while (const dirent* entry = ::readdir(dir.get())) use(std::string(entry->d_name));

@@ -42,12 +42,24 @@ Result<SourceOptions> parse_source_options(const std::vector<std::string>& args)
       {"--period-s", into(o.period_s)},
       {"--words", into(o.words)},
       {"--core", [&](const std::string& v) { return number(v, o.core) && o.core >= 0; }},
-      {"--phase-s", [&](const std::string& v) { phase_given = true; return number(v, o.phase_s) && std::isfinite(o.phase_s); }},
+      {"--phase-s",
+       [&](const std::string& v) {
+         phase_given = true;
+         return number(v, o.phase_s) && std::isfinite(o.phase_s);
+       }},
       {"--seed", into(o.seed)},
-      {"--record", [&](const std::string& v) { o.record = v; return !v.empty(); }},
+      {"--record",
+       [&](const std::string& v) {
+         o.record = v;
+         return !v.empty();
+       }},
       {"--cap-bytes", into(o.cap_bytes)},
       {"--duration-s", [&](const std::string& v) { return number(v, o.duration_s) && o.duration_s >= 0; }},
-      {"--host", [&](const std::string& v) { o.host = v; return !v.empty(); }},
+      {"--host",
+       [&](const std::string& v) {
+         o.host = v;
+         return !v.empty();
+       }},
   };
   const std::map<std::string, bool*> flags{{"--unsync", &o.unsynchronised},
                                            {"--until-eof", &o.until_eof},
@@ -63,7 +75,8 @@ Result<SourceOptions> parse_source_options(const std::vector<std::string>& args)
     const bool has_value = k + 1 < args.size();
     if (it == valued.end() || !has_value || !it->second(args[k + 1]))
       return Error{"noise.bad_option",
-                   "sonde-agent does not understand '" + args[k] + (it != valued.end() && has_value ? " " + args[k + 1] : "") + "'",
+                   "sonde-agent does not understand '" + args[k] +
+                       (it != valued.end() && has_value ? " " + args[k + 1] : "") + "'",
                    usage};
     ++k;
   }
@@ -77,12 +90,13 @@ Result<SourceOptions> parse_source_options(const std::vector<std::string>& args)
 
 Result<void> check_source(const SourceOptions& o) {
   if (!(o.level > 0 && o.level < 1))
-    return Error{"noise.bad_level", "a level of " + percent(o.level) + " is not allowed; allowed: above 0 % and below 100 %",
+    return Error{"noise.bad_level",
+                 "a level of " + percent(o.level) + " is not allowed; allowed: above 0 % and below 100 %",
                  "write --level 0.01 for 1 %; to have no noise, start no source"};
   if (!(o.period_s >= shortest_period_s && o.period_s <= longest_period_s))
     return Error{"noise.bad_period",
-                 "a period of " + format_duration(o.period_s) + " is not allowed; allowed: " + format_duration(shortest_period_s) +
-                     " to " + format_duration(longest_period_s),
+                 "a period of " + format_duration(o.period_s) + " is not allowed; allowed: " +
+                     format_duration(shortest_period_s) + " to " + format_duration(longest_period_s),
                  "agents wake every 1 s to 60 s; write --period-s 1"};
   const double room = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (o.words < 1 || static_cast<double>(o.words) * 8 > room)
@@ -94,10 +108,11 @@ Result<void> check_source(const SourceOptions& o) {
   if (work_s < shortest_work_s)
     return Error{"noise.level_too_low",
                  percent(o.level) + " of " + format_duration(o.period_s) + " is " + format_duration(work_s) +
-                     " of work; a burst takes " + format_duration(shortest_work_s) + " at least, for waking up is part of it",
+                     " of work; a burst takes " + format_duration(shortest_work_s) +
+                     " at least, for waking up is part of it",
                  o.period_s * 0.5 > shortest_work_s
-                     ? "the lowest level at this period is " + percent(shortest_work_s / o.period_s) + "; or take a period of " +
-                           format_duration(shortest_work_s / o.level) + " or more"
+                     ? "the lowest level at this period is " + percent(shortest_work_s / o.period_s) +
+                           "; or take a period of " + format_duration(shortest_work_s / o.level) + " or more"
                      : "take a period of " + format_duration(shortest_work_s / o.level) + " or more"};
   return {};
 }
@@ -127,7 +142,8 @@ Result<Footprint> Footprint::make(std::uint64_t words) {
   const std::size_t bytes = static_cast<std::size_t>(words) * 8;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    return Error{"noise.no_memory", "there is no memory for an array of " + std::to_string(words) + " words (" + format_size(bytes) + ")",
+    return Error{"noise.no_memory",
+                 "there is no memory for an array of " + std::to_string(words) + " words (" + format_size(bytes) + ")",
                  "take fewer with --words"};
   auto* data = static_cast<std::uint64_t*>(memory);
   for (std::size_t k = 0; k < words; ++k) data[k] = k;

@@ -29,20 +29,20 @@ inline constexpr double shortest_work_s = 20e-6;
 inline constexpr double shortest_period_s = 100e-6, longest_period_s = 86400;
 
 struct SourceOptions {
-  double level = 0;            ///< share of each period, 0 to 1, both excluded
+  double level = 0;  ///< share of each period, 0 to 1, both excluded
   double period_s = 1;
   std::uint64_t words = 250'000;  ///< 64-bit words in the array
-  int core = -1;               ///< CPU to be pinned to; -1: none
-  double phase_s = 0;          ///< of the grid; taken modulo the period
-  bool unsynchronised = false; ///< one random phase, from seed, host and process id
+  int core = -1;                  ///< CPU to be pinned to; -1: none
+  double phase_s = 0;             ///< of the grid; taken modulo the period
+  bool unsynchronised = false;    ///< one random phase, from seed, host and process id
   std::uint64_t seed = 0;
-  std::string record;          ///< block file; "" keeps none
+  std::string record;  ///< block file; "" keeps none
   std::uint64_t cap_bytes = 256u << 20;
-  double duration_s = 0;       ///< 0: until told to end
-  bool until_eof = false;      ///< `stop` or end of file on standard input ends it
-  bool orphan = false;         ///< may outlive its parent
-  bool check = false;          ///< only say whether all this can be done
-  std::string host;            ///< what records call this host; "": its own name
+  double duration_s = 0;   ///< 0: until told to end
+  bool until_eof = false;  ///< `stop` or end of file on standard input ends it
+  bool orphan = false;     ///< may outlive its parent
+  bool check = false;      ///< only say whether all this can be done
+  std::string host;        ///< what records call this host; "": its own name
 };
 
 /// Options from the command line of sonde-agent. Errors: noise.bad_option, and those of check_source.
@@ -122,7 +122,7 @@ struct SourceClock {
 
 /// One burst, as it is recorded. Times in s; planned and begin are of CLOCK_MONOTONIC.
 struct Burst {
-  double planned = 0;   ///< the point of the grid
+  double planned = 0;  ///< the point of the grid
   double begin = 0;
   double wall = 0;      ///< from begin until the work was done
   double cpu = 0;       ///< CPU time charged to this burst: all since the end of the burst before

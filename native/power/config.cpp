@@ -1,8 +1,8 @@
 // One table of keys for each section: what is read, what config_keys() tells, and what to_json() writes cannot differ.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// One of 3.3's assertions is wrong of "[[[", where the code after it says what is wrong with the file. Without NDEBUG it would abort, with it the compiler
-// may take it for true.
+// One of 3.3's assertions is wrong of "[[[", where the code after it says what is wrong with the file. Without NDEBUG
+// it would abort, with it the compiler may take it for true.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include "power/config.hpp"
@@ -35,8 +35,8 @@ constexpr std::size_t most_bytes = 4u << 20;
 constexpr double most_power_w = 1e9, year_s = 366 * 86400.0;
 
 struct Context {
-  std::string file;                   ///< for error texts
-  std::filesystem::path folder;       ///< paths of the file are relative to where it is
+  std::string file;              ///< for error texts
+  std::filesystem::path folder;  ///< paths of the file are relative to where it is
 
   std::string at(const toml::source_region& region) const {
     return (file.empty() ? std::string("power.toml") : file) + ":" + std::to_string(region.begin.line) + ": ";
@@ -73,8 +73,7 @@ std::string shown(const toml::node& node) {
   return node.is_array() ? "a list" : node.is_table() ? "a table" : "a date or time";
 }
 
-template <typename S>
-struct Key {
+template <typename S> struct Key {
   std::string name, field, type, what;
   std::function<Read(S&, const toml::node&, const Context&)> read;
   std::function<std::string(const S&)> text, json;
@@ -84,20 +83,25 @@ std::string plain(double value) { return std::isfinite(value) ? exact(value) : "
 
 /// A quantity with a unit: a bare number is in SI.
 template <typename S, typename M>
-Key<S> quantity(const char* name, const char* field, const char* type, M member, double low, double high, Result<double> (*parse)(std::string_view),
-                std::string (*format)(double), const char* unit, const char* what) {
+Key<S> quantity(const char* name, const char* field, const char* type, M member, double low, double high,
+                Result<double> (*parse)(std::string_view), std::string (*format)(double), const char* unit,
+                const char* what) {
   const auto wrong = [=](const toml::node& node) {
-    return "is " + shown(node) + "; allowed: a number of " + unit + " or a text like \"" + (std::string_view(unit) == "W" ? "1.2kW" : "15s") + "\", from " +
-           format(low) + " to " + format(high);
+    return "is " + shown(node) + "; allowed: a number of " + unit + " or a text like \"" +
+           (std::string_view(unit) == "W" ? "1.2kW" : "15s") + "\", from " + format(low) + " to " + format(high);
   };
-  return {name, field, type, what,
+  return {name,
+          field,
+          type,
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             double value = 0;
             if (node.is_string()) {
               const auto parsed = parse(*node.value<std::string_view>());
               if (!parsed) return wrong(node);
               value = *parsed;
-            } else if (const auto bare = node.is_number() ? node.value<double>() : std::nullopt) {   // none of whole numbers above 2^53
+            } else if (const auto bare = node.is_number() ? node.value<double>()
+                                                          : std::nullopt) {  // none of whole numbers above 2^53
               value = *bare;
             } else {
               return wrong(node);
@@ -106,12 +110,15 @@ Key<S> quantity(const char* name, const char* field, const char* type, M member,
             std::invoke(member, s) = value;
             return {};
           },
-          [=](const S& s) { return std::isfinite(std::invoke(member, s)) ? format(std::invoke(member, s)) : std::string(); },
+          [=](const S& s) {
+            return std::isfinite(std::invoke(member, s)) ? format(std::invoke(member, s)) : std::string();
+          },
           [=](const S& s) { return exact(std::invoke(member, s)); }};
 }
 
 template <typename S, typename M>
-Key<S> power(const char* name, const char* field, M member, const char* what, double low = 0, double high = most_power_w) {
+Key<S> power(const char* name, const char* field, M member, const char* what, double low = 0,
+             double high = most_power_w) {
   return quantity<S>(name, field, "power", member, low, high, parse_power, format_power, "W", what);
 }
 
@@ -122,33 +129,50 @@ Key<S> duration(const char* name, const char* field, M member, const char* what,
 
 template <typename S, typename M>
 Key<S> number(const char* name, const char* field, M member, const char* what, double low, double high) {
-  return {name, field, "number", what,
+  return {name,
+          field,
+          "number",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_number() ? node.value<double>() : std::nullopt;
-            if (!value || !(*value >= low && *value <= high)) return "is " + shown(node) + "; allowed: a number from " + exact(low) + " to " + exact(high);
+            if (!value || !(*value >= low && *value <= high))
+              return "is " + shown(node) + "; allowed: a number from " + exact(low) + " to " + exact(high);
             std::invoke(member, s) = *value;
             return {};
           },
-          [=](const S& s) { return plain(std::invoke(member, s)); }, [=](const S& s) { return exact(std::invoke(member, s)); }};
+          [=](const S& s) { return plain(std::invoke(member, s)); },
+          [=](const S& s) { return exact(std::invoke(member, s)); }};
 }
 
 template <typename S, typename M>
 Key<S> integer(const char* name, const char* field, M member, const char* what, std::int64_t low, std::int64_t high) {
-  return {name, field, "integer", what,
+  return {name,
+          field,
+          "integer",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_integer() ? node.value<std::int64_t>() : std::nullopt;
-            if (!value || *value < low || *value > high) return "is " + shown(node) + "; allowed: a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+            if (!value || *value < low || *value > high)
+              return "is " + shown(node) + "; allowed: a whole number from " + std::to_string(low) + " to " +
+                     std::to_string(high);
             auto& to = std::invoke(member, s);
             to = static_cast<std::remove_reference_t<decltype(to)>>(*value);
             return {};
           },
-          [=](const S& s) { return std::to_string(std::invoke(member, s)); }, [=](const S& s) { return std::to_string(std::invoke(member, s)); }};
+          [=](const S& s) { return std::to_string(std::invoke(member, s)); },
+          [=](const S& s) { return std::to_string(std::invoke(member, s)); }};
 }
 
 template <typename S, typename M>
 Key<S> size(const char* name, const char* field, M member, const char* what, std::uint64_t low) {
-  const auto wrong = [=](const toml::node& node) { return "is " + shown(node) + "; allowed: a number of bytes or a text like \"64MiB\", from " + format_size(low, true) + " on"; };
-  return {name, field, "size", what,
+  const auto wrong = [=](const toml::node& node) {
+    return "is " + shown(node) + "; allowed: a number of bytes or a text like \"64MiB\", from " +
+           format_size(low, true) + " on";
+  };
+  return {name,
+          field,
+          "size",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             std::uint64_t value = 0;
             if (node.is_string()) {
@@ -164,12 +188,15 @@ Key<S> size(const char* name, const char* field, M member, const char* what, std
             std::invoke(member, s) = value;
             return {};
           },
-          [=](const S& s) { return format_size(std::invoke(member, s), true); }, [=](const S& s) { return std::to_string(std::invoke(member, s)); }};
+          [=](const S& s) { return format_size(std::invoke(member, s), true); },
+          [=](const S& s) { return std::to_string(std::invoke(member, s)); }};
 }
 
-template <typename S, typename M>
-Key<S> flag(const char* name, const char* field, M member, const char* what) {
-  return {name, field, "true or false", what,
+template <typename S, typename M> Key<S> flag(const char* name, const char* field, M member, const char* what) {
+  return {name,
+          field,
+          "true or false",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             if (!node.is_boolean()) return "is " + shown(node) + "; allowed: true, false";
             std::invoke(member, s) = *node.value<bool>();
@@ -182,27 +209,35 @@ Key<S> flag(const char* name, const char* field, M member, const char* what) {
 /// A text; `most` characters, none of them a control's. Names travel as fields of samples, which have such bounds.
 template <typename S, typename M>
 Key<S> text(const char* name, const char* field, M member, const char* what, std::size_t most = 1024) {
-  return {name, field, "text", what,
+  return {name,
+          field,
+          "text",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_string() ? node.value<std::string>() : std::nullopt;
-            if (!value || value->size() > most || std::any_of(value->begin(), value->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-              return "is " + (value && value->size() > 80 ? "a text of " + std::to_string(value->size()) + " characters" : shown(node)) + "; allowed: a text of at most " +
-                     std::to_string(most) + " characters, none of them a control character";
+            if (!value || value->size() > most ||
+                std::any_of(value->begin(), value->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+              return "is " +
+                     (value && value->size() > 80 ? "a text of " + std::to_string(value->size()) + " characters"
+                                                  : shown(node)) +
+                     "; allowed: a text of at most " + std::to_string(most) +
+                     " characters, none of them a control character";
             std::invoke(member, s) = *value;
             return {};
           },
-          [=](const S& s) { return std::invoke(member, s); }, [=](const S& s) { return json_quote(std::invoke(member, s)); }};
+          [=](const S& s) { return std::invoke(member, s); },
+          [=](const S& s) { return json_quote(std::invoke(member, s)); }};
 }
 
 /// A file or folder; a relative one is beside the configuration.
-template <typename S, typename M>
-Key<S> path(const char* name, const char* field, M member, const char* what) {
+template <typename S, typename M> Key<S> path(const char* name, const char* field, M member, const char* what) {
   Key<S> key = text<S>(name, field, member, what, 4095);
   key.type = "path";
   key.read = [member, read = key.read](S& s, const toml::node& node, const Context& context) -> Read {
     if (auto wrong = read(s, node, context)) return wrong;
     auto& value = std::invoke(member, s);
-    if (!value.empty() && std::filesystem::path(value).is_relative() && !context.folder.empty()) value = (context.folder / value).lexically_normal().string();
+    if (!value.empty() && std::filesystem::path(value).is_relative() && !context.folder.empty())
+      value = (context.folder / value).lexically_normal().string();
     return {};
   };
   return key;
@@ -210,7 +245,10 @@ Key<S> path(const char* name, const char* field, M member, const char* what) {
 
 template <typename S, typename M>
 Key<S> word(const char* name, const char* field, M member, const char* what, std::vector<std::string> words) {
-  return {name, field, list_of(words), what,
+  return {name,
+          field,
+          list_of(words),
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_string() ? node.value<std::string>() : std::nullopt;
             if (!value || std::find(words.begin(), words.end(), *value) == words.end())
@@ -218,7 +256,8 @@ Key<S> word(const char* name, const char* field, M member, const char* what, std
             std::invoke(member, s) = *value;
             return {};
           },
-          [=](const S& s) { return std::invoke(member, s); }, [=](const S& s) { return json_quote(std::invoke(member, s)); }};
+          [=](const S& s) { return std::invoke(member, s); },
+          [=](const S& s) { return json_quote(std::invoke(member, s)); }};
 }
 
 std::string json_list(const std::vector<std::string>& words) {
@@ -230,9 +269,11 @@ std::string json_list(const std::vector<std::string>& words) {
   return out += ']';
 }
 
-template <typename S, typename M>
-Key<S> texts(const char* name, const char* field, M member, const char* what) {
-  return {name, field, "list of texts", what,
+template <typename S, typename M> Key<S> texts(const char* name, const char* field, M member, const char* what) {
+  return {name,
+          field,
+          "list of texts",
+          what,
           [=](S& s, const toml::node& node, const Context&) -> Read {
             const auto* all = node.as_array();
             if (!all) return "is " + shown(node) + "; allowed: a list of texts";
@@ -244,7 +285,8 @@ Key<S> texts(const char* name, const char* field, M member, const char* what) {
             std::invoke(member, s) = std::move(out);
             return {};
           },
-          [=](const S& s) { return list_of(std::invoke(member, s)); }, [=](const S& s) { return json_list(std::invoke(member, s)); }};
+          [=](const S& s) { return list_of(std::invoke(member, s)); },
+          [=](const S& s) { return json_list(std::invoke(member, s)); }};
 }
 
 /// [[nodes]]: hosts that are alike.
@@ -258,20 +300,26 @@ struct Hosts {
 
 std::vector<std::string> kinds() {
   std::vector<std::string> out;
-  for (std::size_t k = 1; k <= static_cast<std::size_t>(Source::simulated); ++k) out.push_back(name_of(static_cast<Source>(k)));
+  for (std::size_t k = 1; k <= static_cast<std::size_t>(Source::simulated); ++k)
+    out.push_back(name_of(static_cast<Source>(k)));
   return out;
 }
 
 Key<HardwareSpec> kind_key() {
-  return {"kind", "kind", list_of(kinds()), "what it is; must be said. Nothing but `simulated` is simulated",
+  return {"kind",
+          "kind",
+          list_of(kinds()),
+          "what it is; must be said. Nothing but `simulated` is simulated",
           [](HardwareSpec& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_string() ? node.value<std::string>() : std::nullopt;
             const auto source = value ? source_named(*value) : std::nullopt;
-            if (!source || *source == Source::none) return "is " + shown(node) + (value ? nearest(*value, kinds()) : "") + "; allowed: " + list_of(kinds());
+            if (!source || *source == Source::none)
+              return "is " + shown(node) + (value ? nearest(*value, kinds()) : "") + "; allowed: " + list_of(kinds());
             s.kind = *source;
             return {};
           },
-          [](const HardwareSpec& s) { return std::string(s.kind == Source::none ? "" : name_of(s.kind)); }, [](const HardwareSpec& s) { return json_quote(name_of(s.kind)); }};
+          [](const HardwareSpec& s) { return std::string(s.kind == Source::none ? "" : name_of(s.kind)); },
+          [](const HardwareSpec& s) { return json_quote(name_of(s.kind)); }};
 }
 
 std::vector<std::string> policy_names() {
@@ -283,139 +331,188 @@ std::vector<std::string> policy_names() {
 // The sections. What each key means is told here, and nowhere else.
 
 const std::vector<Key<Config>>& top_keys() {
-  static const std::vector<Key<Config>> keys{text<Config>("cluster", "cluster", &Config::cluster, "the name of the cluster, in telemetry and metrics", 64)};
+  static const std::vector<Key<Config>> keys{
+      text<Config>("cluster", "cluster", &Config::cluster, "the name of the cluster, in telemetry and metrics", 64)};
   return keys;
 }
 
 const std::vector<Key<Config>>& bus_keys() {
   static const std::vector<Key<Config>> keys{
-    path<Config>("profile", "profile", &Config::bus_profile, "a profile of the bus (bus-profile.md); without it: this machine's loopback, domain 0"),
-    text<Config>("name", "name", &Config::bus_name, "which profile of that file; needed where it has several", 255)};
+      path<Config>("profile", "profile", &Config::bus_profile,
+                   "a profile of the bus (bus-profile.md); without it: this machine's loopback, domain 0"),
+      text<Config>("name", "name", &Config::bus_name, "which profile of that file; needed where it has several", 255)};
   return keys;
 }
 
 const std::vector<Key<BudgetConfig>>& budget_keys() {
   using B = BudgetConfig;
   static const std::vector<Key<B>> keys{
-    power<B>("power_limit", "power_limit_w", &B::power_limit_w, "what all nodes together may draw; at least the sum of safe caps. The system manager does not start without it. `SET_POWER` changes it, and what was set stays after a restart"),
-    word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
-    duration<B>("lease", "lease_s", &B::lease_s, "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
-    duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`", 0.05, 600),
-    duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),
-    number<B>("clock_error", "clock_error", &B::clock_error, "how much slower a node's clock may run than the system manager's, as a share", 0, 0.5),
-    power<B>("soft", "soft_w", &B::soft_w, "from this power of the cluster on, jobs that may draw less are asked to, before caps are lowered"),
-    flag<B>("observe", "observe", &B::observe, "tell what would be set, and set nothing: the system manager lends nothing, and node managers leave their hardware as they find it"),
-    flag<B>("without_quorum", "without_quorum", &B::without_quorum, "lend although fewer than half of the nodes answer: for one system manager without a standby only")};
+      power<B>("power_limit", "power_limit_w", &B::power_limit_w,
+               "what all nodes together may draw; at least the sum of safe caps. The system manager does not start "
+               "without it. `SET_POWER` changes it, and what was set stays after a restart"),
+      word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
+      duration<B>("lease", "lease_s", &B::lease_s,
+                  "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
+      duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`",
+                  0.05, 600),
+      duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),
+      number<B>("clock_error", "clock_error", &B::clock_error,
+                "how much slower a node's clock may run than the system manager's, as a share", 0, 0.5),
+      power<B>("soft", "soft_w", &B::soft_w,
+               "from this power of the cluster on, jobs that may draw less are asked to, before caps are lowered"),
+      flag<B>("observe", "observe", &B::observe,
+              "tell what would be set, and set nothing: the system manager lends nothing, and node managers leave "
+              "their hardware as they find it"),
+      flag<B>("without_quorum", "without_quorum", &B::without_quorum,
+              "lend although fewer than half of the nodes answer: for one system manager without a standby only")};
   return keys;
 }
 
 const std::vector<Key<Hosts>>& nodes_keys() {
   using H = Hosts;
   static const std::vector<Key<H>> keys{
-    text<H>("hosts", "hosts", &H::hosts, "which nodes these are, as a host list: \"n[001-004]\"; must be said", 65536),
-    power<H>("min", "min_w", [](auto& h) -> auto& { return h.node.member.min_w; }, "the least cap; must be said"),
-    power<H>("max", "max_w", [](auto& h) -> auto& { return h.node.member.max_w; }, "the highest cap; must be said"),
-    power<H>("safe", "safe_w", [](auto& h) -> auto& { return h.node.member.safe_w; }, "the cap of a node that nobody manages; `min` unless it is said"),
-    text<H>("rack", "rack", [](auto& h) -> auto& { return h.node.rack; }, "the rack that they are in", 64),
-    integer<H>("cores", "cores", [](auto& h) -> auto& { return h.node.cores; }, "of each, for the resource manager", 0, 1 << 20),
-    size<H>("memory", "memory_bytes", [](auto& h) -> auto& { return h.node.memory_bytes; }, "of each", 0),
-    integer<H>("disks", "disks", [](auto& h) -> auto& { return h.node.disks; }, "of each", 0, 65536),
-    integer<H>("nics", "nics", [](auto& h) -> auto& { return h.node.nics; }, "of each", 0, 65536)};
+      text<H>("hosts", "hosts", &H::hosts, "which nodes these are, as a host list: \"n[001-004]\"; must be said",
+              65536),
+      power<H>(
+          "min", "min_w", [](auto& h) -> auto& { return h.node.member.min_w; }, "the least cap; must be said"),
+      power<H>(
+          "max", "max_w", [](auto& h) -> auto& { return h.node.member.max_w; }, "the highest cap; must be said"),
+      power<H>(
+          "safe", "safe_w", [](auto& h) -> auto& { return h.node.member.safe_w; },
+          "the cap of a node that nobody manages; `min` unless it is said"),
+      text<H>(
+          "rack", "rack", [](auto& h) -> auto& { return h.node.rack; }, "the rack that they are in", 64),
+      integer<H>(
+          "cores", "cores", [](auto& h) -> auto& { return h.node.cores; }, "of each, for the resource manager", 0,
+          1 << 20),
+      size<H>(
+          "memory", "memory_bytes", [](auto& h) -> auto& { return h.node.memory_bytes; }, "of each", 0),
+      integer<H>(
+          "disks", "disks", [](auto& h) -> auto& { return h.node.disks; }, "of each", 0, 65536),
+      integer<H>("nics", "nics", [](auto& h) -> auto& { return h.node.nics; }, "of each", 0, 65536)};
   return keys;
 }
 
 const std::vector<Key<RackConfig>>& rack_keys() {
   using R = RackConfig;
   static const std::vector<Key<R>> keys{
-    power<R>("power_limit", "power_limit_w", &R::power_limit_w, "what its supply can give; without it: no limit of its own"),
-    power<R>("cooling", "cooling_w", &R::cooling_w, "the heat that can be taken from it; without it: no limit of its own")};
+      power<R>("power_limit", "power_limit_w", &R::power_limit_w,
+               "what its supply can give; without it: no limit of its own"),
+      power<R>("cooling", "cooling_w", &R::cooling_w,
+               "the heat that can be taken from it; without it: no limit of its own")};
   return keys;
 }
 
 const std::vector<Key<NodeManagerConfig>>& node_manager_keys() {
   using N = NodeManagerConfig;
   static const std::vector<Key<N>> keys{
-    text<N>("name", "name", &N::name, "of this node, as [[nodes]] has it; without it: the host's name", 64),
-    duration<N>("telemetry", "telemetry_s", &N::telemetry_s, "between two reports", 0.1, 86400),
-    flag<N>("in_step", "in_step", &N::in_step, "looks at the hardware and reports are at full intervals by the time of day, on all nodes at once, which costs jobs of many nodes least; otherwise from the node manager's begin on"),
-    path<N>("state", "state", &N::state, "folder of what has to outlive a crash: the hardware's original settings, the fence"),
-    power<N>("base", "base_w", &N::base_w, "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap"),
-    flag<N>("restore", "restore", &N::restore, "when it ends in order, put back what the hardware had before the first cap; otherwise the safe cap stays, on which the budget counts")};
+      text<N>("name", "name", &N::name, "of this node, as [[nodes]] has it; without it: the host's name", 64),
+      duration<N>("telemetry", "telemetry_s", &N::telemetry_s, "between two reports", 0.1, 86400),
+      flag<N>("in_step", "in_step", &N::in_step,
+              "looks at the hardware and reports are at full intervals by the time of day, on all nodes at once, which "
+              "costs jobs of many nodes least; otherwise from the node manager's begin on"),
+      path<N>("state", "state", &N::state,
+              "folder of what has to outlive a crash: the hardware's original settings, the fence"),
+      power<N>("base", "base_w", &N::base_w,
+               "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap"),
+      flag<N>("restore", "restore", &N::restore,
+              "when it ends in order, put back what the hardware had before the first cap; otherwise the safe cap "
+              "stays, on which the budget counts")};
   return keys;
 }
 
 const std::vector<Key<HardwareSpec>>& hardware_keys() {
   using H = HardwareSpec;
   static const std::vector<Key<H>> keys{
-    kind_key(),
-    path<H>("root", "root", &H::root, "powercap, cpufreq: where sysfs is"),
-    text<H>("url", "url", &H::url, "redfish: \"https://bmc17\"; ipmi: the BMC's host, none for the local one"),
-    text<H>("user", "user", &H::user, "redfish, ipmi: who logs in"),
-    path<H>("password_file", "password_file", &H::password_file, "redfish, ipmi: a file that only its owner can read"),
-    path<H>("ca", "ca", &H::ca, "redfish: the authority that the BMC's certificate is checked against; without it the system's"),
-    text<H>("domains", "domains", &H::domains, "which of the domains that are there, a pattern with * and ?; without it all packages, GPUs, the node"),
-    duration<H>("timeout", "timeout_s", &H::timeout_s, "of one exchange with a BMC; all of an order have two to four times that together", 0.05, 600),
-    power<H>("min", "min_w", &H::min_w, "no cap below it: narrower than the hardware's own; needed where that tells none"),
-    power<H>("max", "max_w", &H::max_w, "no cap above it"),
-    flag<H>("read_only", "read_only", &H::read_only, "never set anything"),
-    power<H>("idle", "idle_w", &H::idle_w, "simulated: what it draws without load"),
-    power<H>("busy", "busy_w", &H::busy_w, "simulated: what it draws under full load"),
-    power<H>("noise", "noise_w", &H::noise_w, "simulated: standard deviation of what it draws"),
-    duration<H>("lag", "lag_s", &H::lag_s, "simulated: how long it takes to follow", 0, 3600),
-    number<H>("load", "load", &H::load, "simulated: 0 to 1", 0, 1),
-    path<H>("load_file", "load_file", &H::load_file, "simulated: a file with the load, read at each step"),
-    integer<H>("seed", "seed", &H::seed, "simulated: of its noise", 0, std::numeric_limits<std::int64_t>::max())};
+      kind_key(),
+      path<H>("root", "root", &H::root, "powercap, cpufreq: where sysfs is"),
+      text<H>("url", "url", &H::url, "redfish: \"https://bmc17\"; ipmi: the BMC's host, none for the local one"),
+      text<H>("user", "user", &H::user, "redfish, ipmi: who logs in"),
+      path<H>("password_file", "password_file", &H::password_file,
+              "redfish, ipmi: a file that only its owner can read"),
+      path<H>("ca", "ca", &H::ca,
+              "redfish: the authority that the BMC's certificate is checked against; without it the system's"),
+      text<H>("domains", "domains", &H::domains,
+              "which of the domains that are there, a pattern with * and ?; without it all packages, GPUs, the node"),
+      duration<H>("timeout", "timeout_s", &H::timeout_s,
+                  "of one exchange with a BMC; all of an order have two to four times that together", 0.05, 600),
+      power<H>("min", "min_w", &H::min_w,
+               "no cap below it: narrower than the hardware's own; needed where that tells none"),
+      power<H>("max", "max_w", &H::max_w, "no cap above it"),
+      flag<H>("read_only", "read_only", &H::read_only, "never set anything"),
+      power<H>("idle", "idle_w", &H::idle_w, "simulated: what it draws without load"),
+      power<H>("busy", "busy_w", &H::busy_w, "simulated: what it draws under full load"),
+      power<H>("noise", "noise_w", &H::noise_w, "simulated: standard deviation of what it draws"),
+      duration<H>("lag", "lag_s", &H::lag_s, "simulated: how long it takes to follow", 0, 3600),
+      number<H>("load", "load", &H::load, "simulated: 0 to 1", 0, 1),
+      path<H>("load_file", "load_file", &H::load_file, "simulated: a file with the load, read at each step"),
+      integer<H>("seed", "seed", &H::seed, "simulated: of its noise", 0, std::numeric_limits<std::int64_t>::max())};
   return keys;
 }
 
 const std::vector<Key<SystemManagerConfig>>& system_manager_keys() {
   using S = SystemManagerConfig;
   static const std::vector<Key<S>> keys{
-    text<S>("name", "name", &S::name, "of this manager; without it: the host's name. Each has its own", 64),
-    path<S>("state", "state", &S::state, "folder of what has to outlive a crash: the epoch, the budget"),
-    path<S>("audit", "audit", &S::audit, "file of what was decided, JSON lines"),
-    size<S>("audit_size", "audit_bytes", &S::audit_bytes, "then a new file is begun, and the one before the last is removed", 4096),
-    duration<S>("takeover", "takeover_s", &S::takeover_s, "a standby takes over when it has heard nothing for so long from the one that leads", 0.2, 3600),
-    integer<S>("priority", "priority", &S::priority, "of standbys: each waits so many periods longer", 0, 1000),
-    text<S>("metrics", "metrics", &S::metrics, "HOST:PORT of OpenMetrics; without it: none"),
-    path<S>("metrics_token_file", "metrics_token_file", &S::metrics_token_file, "what scrapers must send; needed where others can reach the address")};
+      text<S>("name", "name", &S::name, "of this manager; without it: the host's name. Each has its own", 64),
+      path<S>("state", "state", &S::state, "folder of what has to outlive a crash: the epoch, the budget"),
+      path<S>("audit", "audit", &S::audit, "file of what was decided, JSON lines"),
+      size<S>("audit_size", "audit_bytes", &S::audit_bytes,
+              "then a new file is begun, and the one before the last is removed", 4096),
+      duration<S>("takeover", "takeover_s", &S::takeover_s,
+                  "a standby takes over when it has heard nothing for so long from the one that leads", 0.2, 3600),
+      integer<S>("priority", "priority", &S::priority, "of standbys: each waits so many periods longer", 0, 1000),
+      text<S>("metrics", "metrics", &S::metrics, "HOST:PORT of OpenMetrics; without it: none"),
+      path<S>("metrics_token_file", "metrics_token_file", &S::metrics_token_file,
+              "what scrapers must send; needed where others can reach the address")};
   return keys;
 }
 
 const std::vector<Key<SchedulerConfig>>& scheduler_keys() {
   using S = SchedulerConfig;
   static const std::vector<Key<S>> keys{
-    word<S>("kind", "kind", &S::kind, "auto: Slurm where it answers, else the built-in one", {"auto", "slurm", "built-in"}),
-    path<S>("state", "state", &S::state, "folder of the queue and of what users had"),
-    duration<S>("period", "period_s", &S::period_s, "between two looks at what runs and what may start; a submission is looked at at once", 0.05, 60),
-    number<S>("fairness", "fairness", &S::fairness, "a user who had nothing is so many steps of priority before one who had all; 0: what users had does not count", 0, 1000000),
-    duration<S>("fairness_half_life", "fairness_half_life_s", &S::fairness_half_life_s, "after so long what a user had counts half", 60, year_s),
-    duration<S>("age", "age_s", &S::age_s, "a job that has waited so long is one step of priority higher", 1, year_s),
-    duration<S>("keep", "keep_s", &S::keep_s, "jobs that are over are known for so long; a submission that is sent again later is a new job", 60, year_s),
-    integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000)};
+      word<S>("kind", "kind", &S::kind, "auto: Slurm where it answers, else the built-in one",
+              {"auto", "slurm", "built-in"}),
+      path<S>("state", "state", &S::state, "folder of the queue and of what users had"),
+      duration<S>("period", "period_s", &S::period_s,
+                  "between two looks at what runs and what may start; a submission is looked at at once", 0.05, 60),
+      number<S>("fairness", "fairness", &S::fairness,
+                "a user who had nothing is so many steps of priority before one who had all; 0: what users had does "
+                "not count",
+                0, 1000000),
+      duration<S>("fairness_half_life", "fairness_half_life_s", &S::fairness_half_life_s,
+                  "after so long what a user had counts half", 60, year_s),
+      duration<S>("age", "age_s", &S::age_s, "a job that has waited so long is one step of priority higher", 1, year_s),
+      duration<S>("keep", "keep_s", &S::keep_s,
+                  "jobs that are over are known for so long; a submission that is sent again later is a new job", 60,
+                  year_s),
+      integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000)};
   return keys;
 }
 
 const std::vector<Key<QueueConfig>>& queue_keys() {
   using Q = QueueConfig;
   static const std::vector<Key<Q>> keys{
-    text<Q>("name", "name", &Q::name, "of the queue; must be said", 64),
-    integer<Q>("priority", "priority", &Q::priority, "jobs of a higher one start first", -1000000, 1000000),
-    flag<Q>("default", "is_default", &Q::is_default, "jobs that name no queue come here; one at most. Without any: the first"),
-    texts<Q>("users", "users", &Q::users, "who may use it, beside `groups`; none of both named: all"),
-    texts<Q>("groups", "groups", &Q::groups, "whose members may use it, as the scheduler's host knows them"),
-    duration<Q>("default_time", "default_time_s", &Q::default_time_s, "of jobs that ask for none; 0: `max_time`", 0, year_s),
-    duration<Q>("max_time", "max_time_s", &Q::max_time_s, "the longest that a job may ask for; 0: any", 0, year_s),
-    integer<Q>("max_nodes", "max_nodes", &Q::max_nodes, "the most nodes that a job may ask for; 0: any", 0, 100000),
-    power<Q>("max_power", "max_power_w", &Q::max_power_w, "the most that may be guaranteed to a job, all its nodes together")};
+      text<Q>("name", "name", &Q::name, "of the queue; must be said", 64),
+      integer<Q>("priority", "priority", &Q::priority, "jobs of a higher one start first", -1000000, 1000000),
+      flag<Q>("default", "is_default", &Q::is_default,
+              "jobs that name no queue come here; one at most. Without any: the first"),
+      texts<Q>("users", "users", &Q::users, "who may use it, beside `groups`; none of both named: all"),
+      texts<Q>("groups", "groups", &Q::groups, "whose members may use it, as the scheduler's host knows them"),
+      duration<Q>("default_time", "default_time_s", &Q::default_time_s, "of jobs that ask for none; 0: `max_time`", 0,
+                  year_s),
+      duration<Q>("max_time", "max_time_s", &Q::max_time_s, "the longest that a job may ask for; 0: any", 0, year_s),
+      integer<Q>("max_nodes", "max_nodes", &Q::max_nodes, "the most nodes that a job may ask for; 0: any", 0, 100000),
+      power<Q>("max_power", "max_power_w", &Q::max_power_w,
+               "the most that may be guaranteed to a job, all its nodes together")};
   return keys;
 }
 
 const std::vector<Key<ShareConfig>>& share_keys() {
   using H = ShareConfig;
   static const std::vector<Key<H>> keys{
-    text<H>("user", "user", &H::user, "whose it is; must be said", 64),
-    number<H>("share", "share", &H::share, "of the cluster that is theirs, against others' shares; who is not named has 1", 1e-6, 1e6)};
+      text<H>("user", "user", &H::user, "whose it is; must be said", 64),
+      number<H>("share", "share", &H::share,
+                "of the cluster that is theirs, against others' shares; who is not named has 1", 1e-6, 1e6)};
   return keys;
 }
 
@@ -428,86 +525,106 @@ const std::vector<Key<ResourceManagerConfig>>& resource_manager_keys() {
 const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
   using J = JobManagerConfig;
   static const std::vector<Key<J>> keys{
-    path<J>("state", "state", &J::state, "folder with a folder of each job: what it wrote, how it ended"),
-    texts<J>("launcher", "launcher", &J::launcher, "words that start a command on a node, {host} in them: [\"ssh\", \"{host}\", \"--\"]; none: all nodes are this host"),
-    duration<J>("grace", "grace_s", &J::grace_s, "a job that is to end, and says no time of its own, is killed after so long", 0.1, 3600),
-    duration<J>("report", "report_s", &J::report_s, "between two reports of a job, and two looks at its target", 0.1, 3600),
-    duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
-    texts<J>("users", "users", &J::users, "whose jobs are started; none named: those of the daemon's own user, and where that is root of all users but root")};
+      path<J>("state", "state", &J::state, "folder with a folder of each job: what it wrote, how it ended"),
+      texts<J>("launcher", "launcher", &J::launcher,
+               "words that start a command on a node, {host} in them: [\"ssh\", \"{host}\", \"--\"]; none: all nodes "
+               "are this host"),
+      duration<J>("grace", "grace_s", &J::grace_s,
+                  "a job that is to end, and says no time of its own, is killed after so long", 0.1, 3600),
+      duration<J>("report", "report_s", &J::report_s, "between two reports of a job, and two looks at its target", 0.1,
+                  3600),
+      duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
+      texts<J>("users", "users", &J::users,
+               "whose jobs are started; none named: those of the daemon's own user, and where that is root of all "
+               "users but root")};
   return keys;
 }
 
 const std::vector<Key<WorkflowEngineConfig>>& workflow_engine_keys() {
   using W = WorkflowEngineConfig;
   static const std::vector<Key<W>> keys{
-    path<W>("state", "state", &W::state, "folder with a file of each workflow: what it is, how far it is"),
-    duration<W>("look", "look_s", &W::look_s, "between two looks at the jobs of a workflow", 0.05, 3600)};
+      path<W>("state", "state", &W::state, "folder with a file of each workflow: what it is, how far it is"),
+      duration<W>("look", "look_s", &W::look_s, "between two looks at the jobs of a workflow", 0.05, 3600)};
   return keys;
 }
 
 const std::vector<Key<UsersConfig>>& users_keys() {
   using U = UsersConfig;
   static const std::vector<Key<U>> keys{
-    word<U>("proof", "proof", &U::proof, "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
-    texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others, "users whose credential counts for orders in any name, beside root and who the role runs as; one named instead of the default needs the workflow engine's, too")};
+      word<U>("proof", "proof", &U::proof,
+              "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
+      texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others,
+               "users whose credential counts for orders in any name, beside root and who the role runs as; one named "
+               "instead of the default needs the workflow engine's, too")};
   return keys;
 }
 
 const std::vector<Key<MonitorConfig>>& monitor_keys() {
   using M = MonitorConfig;
   static const std::vector<Key<M>> keys{
-    text<M>("listen", "listen", &M::listen, "HOST:PORT of the page and of OpenMetrics"),
-    path<M>("token_file", "token_file", &M::token_file, "what who looks must send; needed where others can reach the address"),
-    path<M>("tls_certificate", "tls_certificate", &M::tls_certificate, "with `tls_key`: the page over TLS"),
-    path<M>("tls_key", "tls_key", &M::tls_key, "the certificate's private key"),
-    path<M>("history", "history", &M::history, "database of what was heard; one monitor at a time keeps it, by a lock beside it (`power.already_running`)"),
-    duration<M>("keep", "keep_s", &M::keep_s, "older history is removed", 60, 100 * year_s)};
+      text<M>("listen", "listen", &M::listen, "HOST:PORT of the page and of OpenMetrics"),
+      path<M>("token_file", "token_file", &M::token_file,
+              "what who looks must send; needed where others can reach the address"),
+      path<M>("tls_certificate", "tls_certificate", &M::tls_certificate, "with `tls_key`: the page over TLS"),
+      path<M>("tls_key", "tls_key", &M::tls_key, "the certificate's private key"),
+      path<M>(
+          "history", "history", &M::history,
+          "database of what was heard; one monitor at a time keeps it, by a lock beside it (`power.already_running`)"),
+      duration<M>("keep", "keep_s", &M::keep_s, "older history is removed", 60, 100 * year_s)};
   return keys;
 }
 
 const std::vector<Key<BridgeConfig>>& bridge_keys() {
   using B = BridgeConfig;
   static const std::vector<Key<B>> keys{
-    text<B>("name", "name", &B::name, "of the bridge; none: this host's name", 64),
-    text<B>("broker", "broker", &B::broker, "HOST:PORT of the MQTT broker"),
-    text<B>("user", "user", &B::user, "who logs in there"),
-    path<B>("password_file", "password_file", &B::password_file, "a file that only its owner can read"),
-    path<B>("ca", "ca", &B::ca, "the authority that the broker's certificate is checked against; with it the bridge speaks TLS"),
-    path<B>("certificate", "certificate", &B::certificate, "the bridge's own, where the broker asks for one"),
-    path<B>("key", "key", &B::key, "its private key"),
-    word<B>("naming", "naming", &B::naming, "how topics and payloads look in MQTT", {"sonde", "examon", "sparkplug"}),
-    text<B>("prefix", "prefix", &B::prefix, "the first part of MQTT topics", 255),
-    texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that go to MQTT, with * and ?"),
-    texts<B>("from_mqtt", "from_mqtt", &B::from_mqtt, "topics of the bus that come from MQTT, with * and ?"),
-    integer<B>("qos", "qos", &B::qos, "of telemetry in MQTT, and of all in other namings than Sonde's; control has 1", 0, 1),
-    flag<B>("requests", "requests", &B::requests, "whether requests may come by MQTT"),
-    path<B>("state", "state", &B::state, "folder of what has to outlive the bridge"),
-    size<B>("store", "store_bytes", &B::store_bytes, "control messages that wait for the broker, on disk, at most", 1u << 16),
-    text<B>("metrics", "metrics", &B::metrics, "HOST:PORT of OpenMetrics; none: no page"),
-    path<B>("metrics_token_file", "metrics_token_file", &B::metrics_token_file, "what a scraper must send; needed where others can reach the address")};
+      text<B>("name", "name", &B::name, "of the bridge; none: this host's name", 64),
+      text<B>("broker", "broker", &B::broker, "HOST:PORT of the MQTT broker"),
+      text<B>("user", "user", &B::user, "who logs in there"),
+      path<B>("password_file", "password_file", &B::password_file, "a file that only its owner can read"),
+      path<B>("ca", "ca", &B::ca,
+              "the authority that the broker's certificate is checked against; with it the bridge speaks TLS"),
+      path<B>("certificate", "certificate", &B::certificate, "the bridge's own, where the broker asks for one"),
+      path<B>("key", "key", &B::key, "its private key"),
+      word<B>("naming", "naming", &B::naming, "how topics and payloads look in MQTT", {"sonde", "examon", "sparkplug"}),
+      text<B>("prefix", "prefix", &B::prefix, "the first part of MQTT topics", 255),
+      texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that go to MQTT, with * and ?"),
+      texts<B>("from_mqtt", "from_mqtt", &B::from_mqtt, "topics of the bus that come from MQTT, with * and ?"),
+      integer<B>("qos", "qos", &B::qos, "of telemetry in MQTT, and of all in other namings than Sonde's; control has 1",
+                 0, 1),
+      flag<B>("requests", "requests", &B::requests, "whether requests may come by MQTT"),
+      path<B>("state", "state", &B::state, "folder of what has to outlive the bridge"),
+      size<B>("store", "store_bytes", &B::store_bytes, "control messages that wait for the broker, on disk, at most",
+              1u << 16),
+      text<B>("metrics", "metrics", &B::metrics, "HOST:PORT of OpenMetrics; none: no page"),
+      path<B>("metrics_token_file", "metrics_token_file", &B::metrics_token_file,
+              "what a scraper must send; needed where others can reach the address")};
   return keys;
 }
 
-template <typename S>
-std::vector<std::string> names_of(const std::vector<Key<S>>& keys) {
+template <typename S> std::vector<std::string> names_of(const std::vector<Key<S>>& keys) {
   std::vector<std::string> out;
   for (const auto& key : keys) out.push_back(key.name);
   return out;
 }
 
-Error unknown_key(const Context& context, const toml::source_region& where, const std::string& key, const std::string& section, const std::vector<std::string>& known) {
-  return {"power.unknown_key", context.at(where) + "unknown key '" + key + "' " + (section.empty() ? "at the top" : "in [" + section + "]") + nearest(key, known),
+Error unknown_key(const Context& context, const toml::source_region& where, const std::string& key,
+                  const std::string& section, const std::vector<std::string>& known) {
+  return {"power.unknown_key",
+          context.at(where) + "unknown key '" + key + "' " + (section.empty() ? "at the top" : "in [" + section + "]") +
+              nearest(key, known),
           known.empty() ? "[" + section + "] has no keys" : "known there: " + list_of(known)};
 }
 
-Error bad_value(const Context& context, const toml::source_region& where, const std::string& section, const std::string& key, const std::string& what) {
-  return {"power.bad_value", context.at(where) + (section.empty() ? "" : "[" + section + "] ") + key + " " + what, "docs/reference/power-config.md has every key"};
+Error bad_value(const Context& context, const toml::source_region& where, const std::string& section,
+                const std::string& key, const std::string& what) {
+  return {"power.bad_value", context.at(where) + (section.empty() ? "" : "[" + section + "] ") + key + " " + what,
+          "docs/reference/power-config.md has every key"};
 }
 
 /// Keys of `table` into `into`; `others`: tables within it, which somebody else reads.
 template <typename S>
-Result<void> read_keys(const toml::table& table, const std::string& section, const std::vector<Key<S>>& keys, S& into, const Context& context,
-                       const std::vector<std::string>& others = {}) {
+Result<void> read_keys(const toml::table& table, const std::string& section, const std::vector<Key<S>>& keys, S& into,
+                       const Context& context, const std::vector<std::string>& others = {}) {
   for (const auto& [name, node] : table) {
     const std::string key(name.str());
     if (std::find(others.begin(), others.end(), key) != others.end()) continue;
@@ -517,24 +634,31 @@ Result<void> read_keys(const toml::table& table, const std::string& section, con
       known.insert(known.end(), others.begin(), others.end());
       return unknown_key(context, name.source(), key, section, known);
     }
-    if (const auto wrong = found->read(into, node, context)) return bad_value(context, name.source(), section, key, *wrong);
+    if (const auto wrong = found->read(into, node, context))
+      return bad_value(context, name.source(), section, key, *wrong);
   }
   return {};
 }
 
 template <typename S>
-Result<void> read_section(const toml::table& top, const std::string& section, const std::vector<Key<S>>& keys, S& into, const Context& context,
-                          const std::vector<std::string>& others = {}) {
+Result<void> read_section(const toml::table& top, const std::string& section, const std::vector<Key<S>>& keys, S& into,
+                          const Context& context, const std::vector<std::string>& others = {}) {
   const auto* node = top.get(section);
   if (!node) return {};
-  if (!node->is_table()) return bad_value(context, node->source(), "", section, "is " + shown(*node) + "; allowed: a table, [" + section + "]");
+  if (!node->is_table())
+    return bad_value(context, node->source(), "", section,
+                     "is " + shown(*node) + "; allowed: a table, [" + section + "]");
   return read_keys(*node->as_table(), section, keys, into, context, others);
 }
 
 /// [[section]]: `each` is called with every table.
-Result<void> read_tables(const toml::node* node, const std::string& section, const Context& context, const std::function<Result<void>(const toml::table&)>& each) {
+Result<void> read_tables(const toml::node* node, const std::string& section, const Context& context,
+                         const std::function<Result<void>(const toml::table&)>& each) {
   if (!node) return {};
-  const auto wrong = [&](const toml::node& what) { return bad_value(context, what.source(), "", section, "is " + shown(what) + "; allowed: tables, [[" + section + "]]"); };
+  const auto wrong = [&](const toml::node& what) {
+    return bad_value(context, what.source(), "", section,
+                     "is " + shown(what) + "; allowed: tables, [[" + section + "]]");
+  };
   if (!node->is_array()) return wrong(*node);
   for (const auto& one : *node->as_array()) {
     if (!one.is_table()) return wrong(one);
@@ -543,143 +667,204 @@ Result<void> read_tables(const toml::node* node, const std::string& section, con
   return {};
 }
 
-Result<void> needed(const toml::table& table, const std::string& section, const std::vector<std::string>& keys, const Context& context) {
+Result<void> needed(const toml::table& table, const std::string& section, const std::vector<std::string>& keys,
+                    const Context& context) {
   for (const auto& key : keys)
-    if (!table.contains(key)) return Error{"power.bad_value", context.at(table.source()) + "[[" + section + "]] has no '" + key + "', which must be said", "docs/reference/power-config.md has every key"};
+    if (!table.contains(key))
+      return Error{"power.bad_value",
+                   context.at(table.source()) + "[[" + section + "]] has no '" + key + "', which must be said",
+                   "docs/reference/power-config.md has every key"};
   return {};
 }
 
-Result<void> read_nodes(const toml::table& table, Config& config, std::map<std::string, std::uint32_t>& lines, const Context& context) {
+Result<void> read_nodes(const toml::table& table, Config& config, std::map<std::string, std::uint32_t>& lines,
+                        const Context& context) {
   Hosts hosts;
   if (auto fine = read_keys(table, "nodes", nodes_keys(), hosts, context); !fine) return fine;
   if (auto fine = needed(table, "nodes", {"hosts", "min", "max"}, context); !fine) return fine;
-  const auto bad = [&](const std::string& what, const std::string& hint) { return Error{"power.bad_node", context.at(table.source()) + what, hint}; };
+  const auto bad = [&](const std::string& what, const std::string& hint) {
+    return Error{"power.bad_node", context.at(table.source()) + what, hint};
+  };
   auto names = hostlist_expand(hosts.hosts);
-  if (!names) return bad_value(context, table.get("hosts")->source(), "nodes", "hosts", "is no host list: " + names.error().what);
+  if (!names)
+    return bad_value(context, table.get("hosts")->source(), "nodes", "hosts", "is no host list: " + names.error().what);
   Member& member = hosts.node.member;
   if (!std::isfinite(member.safe_w)) member.safe_w = member.min_w;
   const std::string who = "nodes '" + hosts.hosts + "': ";
-  if (!(member.min_w <= member.max_w)) return bad(who + "min (" + format_power(member.min_w) + ") is above max (" + format_power(member.max_w) + ")", "min is the least cap, max the highest");
+  if (!(member.min_w <= member.max_w))
+    return bad(who + "min (" + format_power(member.min_w) + ") is above max (" + format_power(member.max_w) + ")",
+               "min is the least cap, max the highest");
   if (!(member.min_w <= member.safe_w && member.safe_w <= member.max_w))
-    return bad(who + "safe (" + format_power(member.safe_w) + ") is not within min and max (" + format_power(member.min_w) + " to " + format_power(member.max_w) + ")", "the safe cap is one that can be set");
+    return bad(who + "safe (" + format_power(member.safe_w) + ") is not within min and max (" +
+                   format_power(member.min_w) + " to " + format_power(member.max_w) + ")",
+               "the safe cap is one that can be set");
   if (!(member.max_w > 0)) return bad(who + "max is 0 W", "a node needs power");
   for (const auto& name : *names) {
-    if (name.size() > 64) return bad(who + "the name '" + name + "' has " + std::to_string(name.size()) + " characters; 64 are allowed", "names travel in each sample");
+    if (name.size() > 64)
+      return bad(who + "the name '" + name + "' has " + std::to_string(name.size()) + " characters; 64 are allowed",
+                 "names travel in each sample");
     if (const auto [before, is_new] = lines.emplace(name, table.source().begin.line); !is_new)
-      return bad("the node " + name + " is named twice; the first time in line " + std::to_string(before->second), "a node has one range");
+      return bad("the node " + name + " is named twice; the first time in line " + std::to_string(before->second),
+                 "a node has one range");
     NodeConfig node = hosts.node;
     node.member.name = name;
     config.nodes.push_back(std::move(node));
   }
-  if (config.nodes.size() > hostlist_limit) return bad("there are more than " + std::to_string(hostlist_limit) + " nodes", "manage them as several clusters");
+  if (config.nodes.size() > hostlist_limit)
+    return bad("there are more than " + std::to_string(hostlist_limit) + " nodes", "manage them as several clusters");
   return {};
 }
 
 /// What concerns several keys.
 Result<void> check(const Config& config, const toml::table& top, const Context& context) {
   const auto section = [&](const char* name) { return top.get(name) ? top.get(name)->source() : top.source(); };
-  if (config.cluster.empty()) return bad_value(context, top.get("cluster")->source(), "", "cluster", "is empty; allowed: 1 to 64 characters");
+  if (config.cluster.empty())
+    return bad_value(context, top.get("cluster")->source(), "", "cluster", "is empty; allowed: 1 to 64 characters");
   const BudgetConfig& budget = config.budget;
   if (!(budget.renew_s < budget.lease_s))
-    return bad_value(context, section("budget"), "budget", "renew", "is " + format_duration(budget.renew_s) + ", which is not below lease (" + format_duration(budget.lease_s) + ")");
+    return bad_value(context, section("budget"), "budget", "renew",
+                     "is " + format_duration(budget.renew_s) + ", which is not below lease (" +
+                         format_duration(budget.lease_s) + ")");
   if (!std::isnan(budget.power_limit_w) && !config.nodes.empty()) {
     double safe = 0;
     for (const auto& node : config.nodes) safe += node.member.safe_w;
     if (safe > budget.power_limit_w)
-      return Error{"power.safe_above_budget",
-                   context.at(section("budget")) + "the safe caps of " + std::to_string(config.nodes.size()) + " nodes come to " + format_power(safe) + ", above the budget of " +
-                     format_power(budget.power_limit_w),
-                   "nodes go to their safe caps when nobody manages them: lower `safe` of [[nodes]], or raise power_limit"};
+      return Error{
+          "power.safe_above_budget",
+          context.at(section("budget")) + "the safe caps of " + std::to_string(config.nodes.size()) +
+              " nodes come to " + format_power(safe) + ", above the budget of " + format_power(budget.power_limit_w),
+          "nodes go to their safe caps when nobody manages them: lower `safe` of [[nodes]], or raise power_limit"};
   }
   std::vector<std::string> racks;
   for (const auto& [name, rack] : config.racks) racks.push_back(name);
   if (!racks.empty())
     for (const auto& node : config.nodes)
       if (!node.rack.empty() && !config.racks.contains(node.rack))
-        return bad_value(context, section("nodes"), "nodes", "rack", "of " + node.member.name + " is '" + node.rack + "'" + nearest(node.rack, racks) + "; there are: " + list_of(racks));
+        return bad_value(context, section("nodes"), "nodes", "rack",
+                         "of " + node.member.name + " is '" + node.rack + "'" + nearest(node.rack, racks) +
+                             "; there are: " + list_of(racks));
   if (config.monitor.tls_certificate.empty() != config.monitor.tls_key.empty())
-    return bad_value(context, section("monitor"), "monitor", config.monitor.tls_key.empty() ? "tls_key" : "tls_certificate", "is missing: TLS needs both");
+    return bad_value(context, section("monitor"), "monitor",
+                     config.monitor.tls_key.empty() ? "tls_key" : "tls_certificate", "is missing: TLS needs both");
   if (config.bridge.certificate.empty() != config.bridge.key.empty())
-    return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", config.bridge.key.empty() ? "key" : "certificate", "is missing: a certificate needs its key");
+    return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", config.bridge.key.empty() ? "key" : "certificate",
+                     "is missing: a certificate needs its key");
   struct Address {
     const char *section, *key;
     const std::string& is;
     bool needed;
   };
-  for (const Address& address : {Address{"monitor", "listen", config.monitor.listen, true}, Address{"mqtt-bridge", "broker", config.bridge.broker, true},
-                                 Address{"system-manager", "metrics", config.system_manager.metrics, false}, Address{"mqtt-bridge", "metrics", config.bridge.metrics, false}}) {
+  for (const Address& address : {Address{"monitor", "listen", config.monitor.listen, true},
+                                 Address{"mqtt-bridge", "broker", config.bridge.broker, true},
+                                 Address{"system-manager", "metrics", config.system_manager.metrics, false},
+                                 Address{"mqtt-bridge", "metrics", config.bridge.metrics, false}}) {
     if (!address.needed && address.is.empty()) continue;
     const auto colon = address.is.rfind(':');
     std::uint16_t port = 0;
-    if (colon == std::string::npos || colon == 0 || !sonde::number(std::string_view(address.is).substr(colon + 1), port))
-      return bad_value(context, section(address.section), address.section, address.key, "is '" + address.is + "'; allowed: HOST:PORT");
+    if (colon == std::string::npos || colon == 0 ||
+        !sonde::number(std::string_view(address.is).substr(colon + 1), port))
+      return bad_value(context, section(address.section), address.section, address.key,
+                       "is '" + address.is + "'; allowed: HOST:PORT");
   }
   return {};
 }
 
-const std::vector<std::string> sections{"bus", "budget", "nodes", "racks", "node-manager", "system-manager", "job-scheduler", "resource-manager", "job-manager", "workflow-engine", "users", "monitor", "mqtt-bridge"};
+const std::vector<std::string> sections{"bus",          "budget",          "nodes",         "racks",
+                                        "node-manager", "system-manager",  "job-scheduler", "resource-manager",
+                                        "job-manager",  "workflow-engine", "users",         "monitor",
+                                        "mqtt-bridge"};
 
 Result<void> fill(const toml::table& top, Config& config, const Context& context) {
   if (auto fine = read_keys(top, "", top_keys(), config, context, sections); !fine) return fine;
   if (auto fine = read_section(top, "bus", bus_keys(), config, context); !fine) return fine;
   if (const auto* budget = top.get_as<toml::table>("budget"))
     if (const auto* policy = budget->get("policy"); policy && policy->is_string())
-      if (auto made = make_policy(*policy->value<std::string_view>()); !made) return Error{made.error().code, context.at(policy->source()) + made.error().what, made.error().hint};
+      if (auto made = make_policy(*policy->value<std::string_view>()); !made)
+        return Error{made.error().code, context.at(policy->source()) + made.error().what, made.error().hint};
   if (auto fine = read_section(top, "budget", budget_keys(), config.budget, context); !fine) return fine;
   std::map<std::string, std::uint32_t> lines;
-  if (auto fine = read_tables(top.get("nodes"), "nodes", context, [&](const toml::table& table) { return read_nodes(table, config, lines, context); }); !fine) return fine;
+  if (auto fine = read_tables(top.get("nodes"), "nodes", context,
+                              [&](const toml::table& table) { return read_nodes(table, config, lines, context); });
+      !fine)
+    return fine;
   if (const auto* racks = top.get("racks")) {
-    if (!racks->is_table()) return bad_value(context, racks->source(), "", "racks", "is " + shown(*racks) + "; allowed: tables, [racks.NAME]");
+    if (!racks->is_table())
+      return bad_value(context, racks->source(), "", "racks",
+                       "is " + shown(*racks) + "; allowed: tables, [racks.NAME]");
     for (const auto& [name, node] : *racks->as_table()) {
       const std::string section = "racks." + std::string(name.str());
-      if (!node.is_table()) return bad_value(context, name.source(), "", section, "is " + shown(node) + "; allowed: a table, [" + section + "]");
-      if (auto fine = read_keys(*node.as_table(), section, rack_keys(), config.racks[std::string(name.str())], context); !fine) return fine;
+      if (!node.is_table())
+        return bad_value(context, name.source(), "", section,
+                         "is " + shown(node) + "; allowed: a table, [" + section + "]");
+      if (auto fine = read_keys(*node.as_table(), section, rack_keys(), config.racks[std::string(name.str())], context);
+          !fine)
+        return fine;
     }
   }
-  if (auto fine = read_section(top, "node-manager", node_manager_keys(), config.node_manager, context, {"hardware"}); !fine) return fine;
+  if (auto fine = read_section(top, "node-manager", node_manager_keys(), config.node_manager, context, {"hardware"});
+      !fine)
+    return fine;
   if (const auto* node_manager = top.get_as<toml::table>("node-manager")) {
-    const auto fine = read_tables(node_manager->get("hardware"), "node-manager.hardware", context, [&](const toml::table& table) -> Result<void> {
-      HardwareSpec spec;
-      if (auto fine = read_keys(table, "node-manager.hardware", hardware_keys(), spec, context); !fine) return fine;
-      if (auto fine = needed(table, "node-manager.hardware", {"kind"}, context); !fine) return fine;
-      config.node_manager.hardware.push_back(std::move(spec));
-      return {};
-    });
+    const auto fine = read_tables(
+        node_manager->get("hardware"), "node-manager.hardware", context, [&](const toml::table& table) -> Result<void> {
+          HardwareSpec spec;
+          if (auto fine = read_keys(table, "node-manager.hardware", hardware_keys(), spec, context); !fine) return fine;
+          if (auto fine = needed(table, "node-manager.hardware", {"kind"}, context); !fine) return fine;
+          config.node_manager.hardware.push_back(std::move(spec));
+          return {};
+        });
     if (!fine) return fine;
   }
-  if (auto fine = read_section(top, "system-manager", system_manager_keys(), config.system_manager, context); !fine) return fine;
-  if (auto fine = read_section(top, "job-scheduler", scheduler_keys(), config.scheduler, context, {"queues", "shares"}); !fine) return fine;
+  if (auto fine = read_section(top, "system-manager", system_manager_keys(), config.system_manager, context); !fine)
+    return fine;
+  if (auto fine = read_section(top, "job-scheduler", scheduler_keys(), config.scheduler, context, {"queues", "shares"});
+      !fine)
+    return fine;
   if (const auto* scheduler = top.get_as<toml::table>("job-scheduler")) {
-    const auto fine = read_tables(scheduler->get("queues"), "job-scheduler.queues", context, [&](const toml::table& table) -> Result<void> {
-      QueueConfig queue;
-      if (auto fine = read_keys(table, "job-scheduler.queues", queue_keys(), queue, context); !fine) return fine;
-      if (auto fine = needed(table, "job-scheduler.queues", {"name"}, context); !fine) return fine;
-      for (const auto& other : config.scheduler.queues)
-        if (other.name == queue.name) return bad_value(context, table.source(), "job-scheduler.queues", "name", "'" + queue.name + "' is given twice");
-      if (queue.name.empty()) return bad_value(context, table.source(), "job-scheduler.queues", "name", "is empty; allowed: 1 to 64 characters");
-      for (const auto& other : config.scheduler.queues)
-        if (other.is_default && queue.is_default)
-          return bad_value(context, table.source(), "job-scheduler.queues", "default", "is said of '" + queue.name + "' and of '" + other.name + "'; allowed: one queue");
-      if (queue.max_time_s > 0 && queue.default_time_s > queue.max_time_s)
-        return bad_value(context, table.source(), "job-scheduler.queues", "default_time", "of '" + queue.name + "' is " + format_duration(queue.default_time_s) + ", above its max_time (" + format_duration(queue.max_time_s) + ")");
-      config.scheduler.queues.push_back(std::move(queue));
-      return {};
-    });
+    const auto fine = read_tables(
+        scheduler->get("queues"), "job-scheduler.queues", context, [&](const toml::table& table) -> Result<void> {
+          QueueConfig queue;
+          if (auto fine = read_keys(table, "job-scheduler.queues", queue_keys(), queue, context); !fine) return fine;
+          if (auto fine = needed(table, "job-scheduler.queues", {"name"}, context); !fine) return fine;
+          for (const auto& other : config.scheduler.queues)
+            if (other.name == queue.name)
+              return bad_value(context, table.source(), "job-scheduler.queues", "name",
+                               "'" + queue.name + "' is given twice");
+          if (queue.name.empty())
+            return bad_value(context, table.source(), "job-scheduler.queues", "name",
+                             "is empty; allowed: 1 to 64 characters");
+          for (const auto& other : config.scheduler.queues)
+            if (other.is_default && queue.is_default)
+              return bad_value(context, table.source(), "job-scheduler.queues", "default",
+                               "is said of '" + queue.name + "' and of '" + other.name + "'; allowed: one queue");
+          if (queue.max_time_s > 0 && queue.default_time_s > queue.max_time_s)
+            return bad_value(context, table.source(), "job-scheduler.queues", "default_time",
+                             "of '" + queue.name + "' is " + format_duration(queue.default_time_s) +
+                                 ", above its max_time (" + format_duration(queue.max_time_s) + ")");
+          config.scheduler.queues.push_back(std::move(queue));
+          return {};
+        });
     if (!fine) return fine;
-    const auto read = read_tables(scheduler->get("shares"), "job-scheduler.shares", context, [&](const toml::table& table) -> Result<void> {
-      ShareConfig share;
-      if (auto fine = read_keys(table, "job-scheduler.shares", share_keys(), share, context); !fine) return fine;
-      if (auto fine = needed(table, "job-scheduler.shares", {"user"}, context); !fine) return fine;
-      for (const auto& other : config.scheduler.shares)
-        if (other.user == share.user) return bad_value(context, table.source(), "job-scheduler.shares", "user", "'" + share.user + "' is given twice");
-      config.scheduler.shares.push_back(std::move(share));
-      return {};
-    });
+    const auto read = read_tables(
+        scheduler->get("shares"), "job-scheduler.shares", context, [&](const toml::table& table) -> Result<void> {
+          ShareConfig share;
+          if (auto fine = read_keys(table, "job-scheduler.shares", share_keys(), share, context); !fine) return fine;
+          if (auto fine = needed(table, "job-scheduler.shares", {"user"}, context); !fine) return fine;
+          for (const auto& other : config.scheduler.shares)
+            if (other.user == share.user)
+              return bad_value(context, table.source(), "job-scheduler.shares", "user",
+                               "'" + share.user + "' is given twice");
+          config.scheduler.shares.push_back(std::move(share));
+          return {};
+        });
     if (!read) return read;
   }
-  if (auto fine = read_section(top, "resource-manager", resource_manager_keys(), config.resource_manager, context); !fine) return fine;
+  if (auto fine = read_section(top, "resource-manager", resource_manager_keys(), config.resource_manager, context);
+      !fine)
+    return fine;
   if (auto fine = read_section(top, "job-manager", job_manager_keys(), config.job_manager, context); !fine) return fine;
-  if (auto fine = read_section(top, "workflow-engine", workflow_engine_keys(), config.workflow_engine, context); !fine) return fine;
+  if (auto fine = read_section(top, "workflow-engine", workflow_engine_keys(), config.workflow_engine, context); !fine)
+    return fine;
   if (auto fine = read_section(top, "users", users_keys(), config.users, context); !fine) return fine;
   if (auto fine = read_section(top, "monitor", monitor_keys(), config.monitor, context); !fine) return fine;
   if (auto fine = read_section(top, "mqtt-bridge", bridge_keys(), config.bridge, context); !fine) return fine;
@@ -692,15 +877,13 @@ void tell(std::vector<ConfigKey>& out, const std::string& section, const std::ve
   for (const auto& key : keys) out.push_back({section, key.name, key.type, key.text(*defaults), key.what});
 }
 
-template <typename S>
-JsonLine json(const std::vector<Key<S>>& keys, const S& from) {
+template <typename S> JsonLine json(const std::vector<Key<S>>& keys, const S& from) {
   JsonLine out;
   for (const auto& key : keys) out.raw(key.field, key.json(from));
   return out;
 }
 
-template <typename Each, typename List>
-std::string json_of(const List& list, Each each) {
+template <typename Each, typename List> std::string json_of(const List& list, Each each) {
   std::string out = "[";
   for (const auto& one : list) {
     if (out.size() > 1) out += ',';
@@ -712,14 +895,16 @@ std::string json_of(const List& list, Each each) {
 }  // namespace
 
 Result<Config> parse_config(std::string_view text, const std::string& path) {
-  const Context context{path, path.empty() ? std::filesystem::path() : std::filesystem::absolute(std::filesystem::path(path)).parent_path()};
+  const Context context{path, path.empty() ? std::filesystem::path()
+                                           : std::filesystem::absolute(std::filesystem::path(path)).parent_path()};
   Config config;
   config.path = path;
   auto parsed = toml::parse(text, path.empty() ? std::string("power.toml") : path);
   if (!parsed) {
     const auto& error = parsed.error();
     return Error{"power.bad_toml",
-                 context.at(error.source()) + "column " + std::to_string(error.source().begin.column) + ": " + std::string(error.description()),
+                 context.at(error.source()) + "column " + std::to_string(error.source().begin.column) + ": " +
+                     std::string(error.description()),
                  "the file is TOML (https://toml.io): [sections], key = value, texts in quotes"};
   }
   if (auto fine = fill(parsed.table(), config, context); !fine) return fine.error();
@@ -728,9 +913,15 @@ Result<Config> parse_config(std::string_view text, const std::string& path) {
 
 Result<Config> load_config(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const auto no_file = [&](const std::string& why) { return Error{"power.no_file", path + ": " + why, "give the configuration by --config FILE; docs/reference/power-config.md tells what is in it"}; };
+  const auto no_file = [&](const std::string& why) {
+    return Error{"power.no_file", path + ": " + why,
+                 "give the configuration by --config FILE; docs/reference/power-config.md tells what is in it"};
+  };
   std::error_code wrong;
-  if (!file || std::filesystem::is_directory(path, wrong)) return no_file(wrong ? wrong.message() : std::filesystem::is_directory(path, wrong) ? "is a folder" : std::strerror(errno));
+  if (!file || std::filesystem::is_directory(path, wrong))
+    return no_file(wrong                                        ? wrong.message()
+                   : std::filesystem::is_directory(path, wrong) ? "is a folder"
+                                                                : std::strerror(errno));
   std::string text(most_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
@@ -770,22 +961,25 @@ std::string to_json(const Config& config) {
   out.raw("bus", json(bus_keys(), config).text());
   out.raw("budget", json(budget_keys(), config.budget).text());
   out.raw("nodes", json_of(config.nodes, [](const NodeConfig& node) {
-    JsonLine line;
-    line.add("name", node.member.name);
-    for (const auto& key : nodes_keys())
-      if (key.name != "hosts") line.raw(key.field, key.json(Hosts("", node)));
-    return line.text();
-  }));
+            JsonLine line;
+            line.add("name", node.member.name);
+            for (const auto& key : nodes_keys())
+              if (key.name != "hosts") line.raw(key.field, key.json(Hosts("", node)));
+            return line.text();
+          }));
   JsonLine racks;
   for (const auto& [name, rack] : config.racks) racks.raw(name, json(rack_keys(), rack).text());
   out.raw("racks", racks.text());
   JsonLine node_manager = json(node_manager_keys(), config.node_manager);
-  node_manager.raw("hardware", json_of(config.node_manager.hardware, [](const HardwareSpec& spec) { return json(hardware_keys(), spec).text(); }));
+  node_manager.raw("hardware", json_of(config.node_manager.hardware,
+                                       [](const HardwareSpec& spec) { return json(hardware_keys(), spec).text(); }));
   out.raw("node_manager", node_manager.text());
   out.raw("system_manager", json(system_manager_keys(), config.system_manager).text());
   JsonLine scheduler = json(scheduler_keys(), config.scheduler);
-  scheduler.raw("queues", json_of(config.scheduler.queues, [](const QueueConfig& queue) { return json(queue_keys(), queue).text(); }));
-  scheduler.raw("shares", json_of(config.scheduler.shares, [](const ShareConfig& share) { return json(share_keys(), share).text(); }));
+  scheduler.raw("queues", json_of(config.scheduler.queues,
+                                  [](const QueueConfig& queue) { return json(queue_keys(), queue).text(); }));
+  scheduler.raw("shares", json_of(config.scheduler.shares,
+                                  [](const ShareConfig& share) { return json(share_keys(), share).text(); }));
   out.raw("scheduler", scheduler.text());
   out.raw("resource_manager", json(resource_manager_keys(), config.resource_manager).text());
   out.raw("job_manager", json(job_manager_keys(), config.job_manager).text());

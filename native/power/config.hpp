@@ -1,11 +1,13 @@
 #pragma once
-/// The configuration of a power stack: one TOML file for all roles, so that no two of them believe different budgets or nodes.
-/// docs/reference/power-config.md is its manual. An unknown key is an error that names its line and the nearest known one. Any-thread.
+/// The configuration of a power stack: one TOML file for all roles, so that no two of them believe different budgets or
+/// nodes. docs/reference/power-config.md is its manual. An unknown key is an error that names its line and the nearest
+/// known one. Any-thread.
 ///
 ///   cluster = "demo"
 ///   [bus]            profile = "/etc/sonde/bus.xml"
 ///   [budget]         power_limit = "1.2kW"  policy = "fair"  lease = "15s"  period = "2s"
-///   [[nodes]]        hosts = "n[001-004]"  min = "100W"  max = "400W"  safe = "150W"  rack = "r1"  cores = 64  memory = "256GiB"
+///   [[nodes]]        hosts = "n[001-004]"  min = "100W"  max = "400W"  safe = "150W"  rack = "r1"  cores = 64  memory
+///       = "256GiB"
 ///   [racks.r1]       power_limit = "20kW"  cooling = "15kW"
 ///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
 ///     [[node-manager.hardware]]  kind = "powercap"
@@ -34,28 +36,28 @@ struct BudgetConfig {
   double power_limit_w = unknown;
   std::string policy = "uniform";
   double lease_s = 15, renew_s = 5, period_s = 2, clock_error = 1e-3;
-  double soft_w = unknown;             ///< from here on who may draw less is asked to, before caps are lowered
+  double soft_w = unknown;  ///< from here on who may draw less is asked to, before caps are lowered
   bool observe = false, without_quorum = false;
 };
 
 struct NodeManagerConfig {
-  std::string name;                    ///< empty: this host's name, as [[nodes]] has it
+  std::string name;  ///< empty: this host's name, as [[nodes]] has it
   double telemetry_s = 30;
-  bool in_step = true;                 ///< looks and reports at multiples of their intervals by the time of day
+  bool in_step = true;  ///< looks and reports at multiples of their intervals by the time of day
   std::string state = "/var/lib/sonde/power-node";
   double base_w = 0;
-  bool restore = false;                ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
+  bool restore = false;  ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
   std::vector<HardwareSpec> hardware;
 };
 
 struct SystemManagerConfig {
-  std::string name;                    ///< empty: this host's name
+  std::string name;  ///< empty: this host's name
   std::string state = "/var/lib/sonde/power";
   std::string audit = "/var/log/sonde/power-audit.jsonl";
-  std::uint64_t audit_bytes = 64u << 20;   ///< then a new file is begun, and the one before the last is removed
-  double takeover_s = 6;               ///< without a sign of who leads
-  std::uint32_t priority = 0;          ///< of standbys: each waits so many periods longer
-  std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
+  std::uint64_t audit_bytes = 64u << 20;  ///< then a new file is begun, and the one before the last is removed
+  double takeover_s = 6;                  ///< without a sign of who leads
+  std::uint32_t priority = 0;             ///< of standbys: each waits so many periods longer
+  std::string metrics;                    ///< HOST:PORT of OpenMetrics; empty: none
   std::string metrics_token_file;
 };
 
@@ -63,10 +65,10 @@ struct QueueConfig {
   std::string name;
   std::int32_t priority = 0;
   bool is_default = false;
-  std::vector<std::string> users, groups;   ///< who may use it; both empty: all
-  double default_time_s = 0, max_time_s = 0;   ///< 0: max_time_s; any
-  std::uint32_t max_nodes = 0;         ///< of one job; 0: any
-  double max_power_w = unknown;        ///< guaranteed to one job, all its nodes together
+  std::vector<std::string> users, groups;     ///< who may use it; both empty: all
+  double default_time_s = 0, max_time_s = 0;  ///< 0: max_time_s; any
+  std::uint32_t max_nodes = 0;                ///< of one job; 0: any
+  double max_power_w = unknown;               ///< guaranteed to one job, all its nodes together
 };
 
 struct ShareConfig {
@@ -75,13 +77,13 @@ struct ShareConfig {
 };
 
 struct SchedulerConfig {
-  std::string kind = "auto";           ///< slurm, built-in; auto: Slurm where it answers
+  std::string kind = "auto";  ///< slurm, built-in; auto: Slurm where it answers
   std::string state = "/var/lib/sonde/power-jobs";
   double period_s = 1;
-  double fairness = 1;                 ///< steps of priority between who had nothing and who had all
+  double fairness = 1;  ///< steps of priority between who had nothing and who had all
   double fairness_half_life_s = 7 * 86400;
-  double age_s = 86400;                ///< waiting so long counts one step of priority
-  double keep_s = 7 * 86400;           ///< jobs that are over
+  double age_s = 86400;       ///< waiting so long counts one step of priority
+  double keep_s = 7 * 86400;  ///< jobs that are over
   std::uint32_t max_waiting = 10000;
   std::vector<QueueConfig> queues;
   std::vector<ShareConfig> shares;
@@ -92,23 +94,23 @@ struct ResourceManagerConfig {
 };
 
 struct JobManagerConfig {
-  std::string state = "/var/lib/sonde/power-runs";   ///< a folder of each job
-  std::vector<std::string> launcher;   ///< words before a job's command, {host} for the node; none: this host starts it
-  double grace_s = 10;                 ///< from TERM to KILL, of a job that says none
-  double report_s = 10;                ///< between two reports of a job
-  double keep_s = 7 * 86400.0;         ///< what a job left is removed so long after its end
-  std::vector<std::string> users;      ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
+  std::string state = "/var/lib/sonde/power-runs";  ///< a folder of each job
+  std::vector<std::string> launcher;  ///< words before a job's command, {host} for the node; none: this host starts it
+  double grace_s = 10;                ///< from TERM to KILL, of a job that says none
+  double report_s = 10;               ///< between two reports of a job
+  double keep_s = 7 * 86400.0;        ///< what a job left is removed so long after its end
+  std::vector<std::string> users;  ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
 };
 
 struct WorkflowEngineConfig {
   std::string state = "/var/lib/sonde/power-workflows";
-  double look_s = 2;                   ///< between two looks at the jobs of a workflow
+  double look_s = 2;  ///< between two looks at the jobs of a workflow
 };
 
 /// How it is known who orders something about jobs and workflows.
 struct UsersConfig {
-  std::string proof = "none";          ///< none: who sends it says it; munge: a credential of MUNGE
-  std::vector<std::string> may_speak_for_others{"sonde-workflow-engine"};   ///< beside root and the role's own user
+  std::string proof = "none";  ///< none: who sends it says it; munge: a credential of MUNGE
+  std::vector<std::string> may_speak_for_others{"sonde-workflow-engine"};  ///< beside root and the role's own user
 };
 
 struct MonitorConfig {
@@ -119,24 +121,24 @@ struct MonitorConfig {
 };
 
 struct BridgeConfig {
-  std::string name;                    ///< empty: this host's name
+  std::string name;  ///< empty: this host's name
   std::string broker = "127.0.0.1:1883";
   std::string user, password_file, ca, certificate, key;
-  std::string naming = "sonde";        ///< sonde, examon, sparkplug
+  std::string naming = "sonde";  ///< sonde, examon, sparkplug
   std::string prefix = "sonde";
-  std::vector<std::string> to_mqtt, from_mqtt;     ///< topics of the bus, with * and ?
+  std::vector<std::string> to_mqtt, from_mqtt;  ///< topics of the bus, with * and ?
   int qos = 1;
-  bool requests = false;               ///< whether requests may come by MQTT at all
-  std::string state = "/var/lib/sonde/power-mqtt";   ///< of its own: it needs none of the rights that others have
-  std::uint64_t store_bytes = 64u << 20;           ///< control messages that wait for the broker, on disk
-  std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
+  bool requests = false;                            ///< whether requests may come by MQTT at all
+  std::string state = "/var/lib/sonde/power-mqtt";  ///< of its own: it needs none of the rights that others have
+  std::uint64_t store_bytes = 64u << 20;            ///< control messages that wait for the broker, on disk
+  std::string metrics;                              ///< HOST:PORT of OpenMetrics; empty: none
   std::string metrics_token_file;
 };
 
 struct Config {
   std::string path;
   std::string cluster = "cluster";
-  std::string bus_profile, bus_name;   ///< file and name in it; an empty file: loopback, domain 0
+  std::string bus_profile, bus_name;  ///< file and name in it; an empty file: loopback, domain 0
   BudgetConfig budget;
   std::vector<NodeConfig> nodes;
   std::map<std::string, RackConfig> racks;
@@ -151,8 +153,9 @@ struct Config {
   BridgeConfig bridge;
 };
 
-/// Errors: power.no_file, power.bad_toml (line, column, what), power.unknown_key (line, the nearest), power.bad_value (key, value, what is
-/// allowed), power.bad_node (a host named twice, min above max, safe outside), power.safe_above_budget (both sums), power.unknown_policy.
+/// Errors: power.no_file, power.bad_toml (line, column, what), power.unknown_key (line, the nearest), power.bad_value
+/// (key, value, what is allowed), power.bad_node (a host named twice, min above max, safe outside),
+/// power.safe_above_budget (both sums), power.unknown_policy.
 Result<Config> load_config(const std::string& path);
 Result<Config> parse_config(std::string_view toml, const std::string& path = "");
 

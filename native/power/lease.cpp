@@ -35,7 +35,8 @@ Refusal LeaseKeeper::offer(const Grant& grant, std::int64_t now_ns) {
   const std::int64_t until = grant.ticket.at_ns + static_cast<std::int64_t>(grant.lease_s * 1e9);
   if (until <= now_ns) return Refusal::expired;
   // But for rounding. A cap below the least would be raised by the hardware, above what was lent.
-  if (!std::isfinite(grant.cap_w) || grant.cap_w < limits_.min_w - 1e-6 || grant.cap_w > limits_.max_w + 1e-6) return Refusal::out_of_range;
+  if (!std::isfinite(grant.cap_w) || grant.cap_w < limits_.min_w - 1e-6 || grant.cap_w > limits_.max_w + 1e-6)
+    return Refusal::out_of_range;
   seen_ = grant.fence;
   sequence_ = grant.sequence;
   cap_w_ = grant.cap_w;

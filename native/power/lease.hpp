@@ -1,10 +1,12 @@
 #pragma once
-/// Caps as leases. A manager lends a node a cap for some seconds; a node that hears nothing more goes back to its safe cap by its own clock.
-/// This file is the node's side, ledger.hpp the manager's; both are pure: the time is an argument. Why it is safe: docs/adr/0016-power-leases.md.
+/// Caps as leases. A manager lends a node a cap for some seconds; a node that hears nothing more goes back to its safe
+/// cap by its own clock. This file is the node's side, ledger.hpp the manager's; both are pure: the time is an
+/// argument. Why it is safe: docs/adr/0016-power-leases.md.
 ///
-/// A *fence* (epoch, then manager) says whose word counts: a node that has seen one obeys no lower one, ever. A *ticket* is the node's own
-/// clock as it last told it to the manager; a lease runs from there, so that a grant that was delayed on its way is the shorter for it, and
-/// the manager knows the latest end of each grant without any agreement of clocks.
+/// A *fence* (epoch, then manager) says whose word counts: a node that has seen one obeys no lower one, ever. A
+/// *ticket* is the node's own clock as it last told it to the manager; a lease runs from there, so that a grant that
+/// was delayed on its way is the shorter for it, and the manager knows the latest end of each grant without any
+/// agreement of clocks.
 
 #include <compare>
 #include <cstdint>
@@ -15,15 +17,15 @@
 namespace sonde::power {
 
 struct Fence {
-  std::uint64_t epoch = 0;            ///< raised by each takeover; 0: nobody's
-  std::string manager;                ///< its name; decides where two took over at once
+  std::uint64_t epoch = 0;  ///< raised by each takeover; 0: nobody's
+  std::string manager;      ///< its name; decides where two took over at once
 
   auto operator<=>(const Fence&) const = default;
 };
 
 struct Ticket {
-  std::uint64_t instance = 0;         ///< of the node manager: random at its start, so that tickets of an earlier one are void
-  std::int64_t at_ns = 0;             ///< its CLOCK_BOOTTIME, which goes on while a machine sleeps
+  std::uint64_t instance = 0;  ///< of the node manager: random at its start, so that tickets of an earlier one are void
+  std::int64_t at_ns = 0;      ///< its CLOCK_BOOTTIME, which goes on while a machine sleeps
 
   bool operator==(const Ticket&) const = default;
 };
@@ -31,9 +33,9 @@ struct Ticket {
 /// What a manager sends to a node.
 struct Grant {
   Fence fence;
-  std::uint64_t sequence = 0;         ///< grows with each grant of a fence
+  std::uint64_t sequence = 0;  ///< grows with each grant of a fence
   Ticket ticket;
-  double lease_s = 0;                 ///< from the ticket on
+  double lease_s = 0;  ///< from the ticket on
   double cap_w = 0;
 };
 
@@ -45,16 +47,18 @@ class LeaseKeeper {
  public:
   struct Limits {
     double min_w = 0, max_w = 0;
-    double safe_w = 0;                ///< within them
-    double most_lease_s = 600;        ///< longer leases are refused: nobody could take the power back meanwhile
+    double safe_w = 0;          ///< within them
+    double most_lease_s = 600;  ///< longer leases are refused: nobody could take the power back meanwhile
   };
 
-  /// `seen`: the highest fence that this node has obeyed, which the caller keeps on disk. Limits that are none are the caller's error.
-  LeaseKeeper(const Limits& limits, std::uint64_t instance, Fence seen = {}) : limits_(limits), instance_(instance), seen_(std::move(seen)) {}
+  /// `seen`: the highest fence that this node has obeyed, which the caller keeps on disk. Limits that are none are the
+  /// caller's error.
+  LeaseKeeper(const Limits& limits, std::uint64_t instance, Fence seen = {})
+      : limits_(limits), instance_(instance), seen_(std::move(seen)) {}
 
   Ticket ticket(std::int64_t now_ns) const { return {instance_, now_ns}; }
-  /// Obeys a fence without changing the cap: a manager that takes over learns what its predecessor lent, and ends it. A lease that runs
-  /// goes on. `none` or `stale_epoch`. Before it is told to anyone the caller keeps seen() on disk.
+  /// Obeys a fence without changing the cap: a manager that takes over learns what its predecessor lent, and ends it. A
+  /// lease that runs goes on. `none` or `stale_epoch`. Before it is told to anyone the caller keeps seen() on disk.
   Refusal fence(const Fence& fence);
   /// `none`: cap_w() is the grant's from now on.
   Refusal offer(const Grant& grant, std::int64_t now_ns);
@@ -76,7 +80,7 @@ class LeaseKeeper {
   Limits limits_;
   std::uint64_t instance_;
   Fence seen_;
-  std::uint64_t sequence_ = 0;        ///< of grants under seen_
+  std::uint64_t sequence_ = 0;  ///< of grants under seen_
   double cap_w_ = 0;
   std::int64_t until_ns_ = 0;
 };

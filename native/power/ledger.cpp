@@ -19,7 +19,8 @@ Result<double> safe_sum(const std::vector<Member>& members, double budget_w) {
   for (const auto& m : members) sum += m.safe_w;
   if (!(std::isfinite(budget_w) && budget_w >= sum))
     return Error{"power.safe_above_budget",
-                 "the safe caps of " + std::to_string(members.size()) + " nodes add up to " + format_power(sum) + ", which is above the budget of " + format_power(budget_w) +
+                 "the safe caps of " + std::to_string(members.size()) + " nodes add up to " + format_power(sum) +
+                     ", which is above the budget of " + format_power(budget_w) +
                      ": it would not hold when nobody manages it",
                  "raise the budget, lower safe caps, or take nodes out"};
   return sum;
@@ -31,16 +32,23 @@ Result<Ledger> Ledger::open(const Settings& settings, std::vector<Member> member
   for (std::size_t k = 0; k < members.size(); ++k) {
     const auto& m = members[k];
     const std::string who = "node " + m.name;
-    if (m.name.empty()) return Error{"power.bad_node", "a node has no name", "give it the name that its node manager has"};
+    if (m.name.empty())
+      return Error{"power.bad_node", "a node has no name", "give it the name that its node manager has"};
     for (std::size_t i = 0; i < k; ++i)
       if (members[i].name == m.name) return Error{"power.bad_node", who + " is there twice", "name each once"};
-    if (!(std::isfinite(m.min_w) && std::isfinite(m.max_w) && m.min_w >= 0 && m.max_w >= m.min_w && m.safe_w >= m.min_w && m.safe_w <= m.max_w))
-      return Error{"power.bad_node", who + " has caps of " + format_power(m.min_w) + " … " + format_power(m.max_w) + " and the safe cap " + format_power(m.safe_w),
+    if (!(std::isfinite(m.min_w) && std::isfinite(m.max_w) && m.min_w >= 0 && m.max_w >= m.min_w &&
+          m.safe_w >= m.min_w && m.safe_w <= m.max_w))
+      return Error{"power.bad_node",
+                   who + " has caps of " + format_power(m.min_w) + " … " + format_power(m.max_w) +
+                       " and the safe cap " + format_power(m.safe_w),
                    "the least is at most the safe, the safe at most the most, and all are finite"};
   }
-  if (!(settings.lease_s > 0 && settings.renew_s > 0 && settings.renew_s < settings.lease_s && settings.resend_s > 0 && settings.clock_error >= 0))
-    return Error{"power.bad_lease", "a lease of " + format_duration(settings.lease_s) + " renewed after " + format_duration(settings.renew_s),
-                 "both are above 0, and it is renewed before it ends"};
+  if (!(settings.lease_s > 0 && settings.renew_s > 0 && settings.renew_s < settings.lease_s && settings.resend_s > 0 &&
+        settings.clock_error >= 0))
+    return Error{
+        "power.bad_lease",
+        "a lease of " + format_duration(settings.lease_s) + " renewed after " + format_duration(settings.renew_s),
+        "both are above 0, and it is renewed before it ends"};
   if (auto sum = safe_sum(members, settings.budget_w); !sum) return sum.error();
   return Ledger(settings, std::move(members), std::move(own));
 }
@@ -56,14 +64,17 @@ std::size_t Ledger::find(const std::string& node) const {
 }
 
 /// How long a lease can take by the manager's clock.
-std::int64_t Ledger::longest(double lease_s) const { return static_cast<std::int64_t>(lease_s * (1 + settings_.clock_error) * 1e9) + 1; }
+std::int64_t Ledger::longest(double lease_s) const {
+  return static_cast<std::int64_t>(lease_s * (1 + settings_.clock_error) * 1e9) + 1;
+}
 
 bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns, std::int64_t now_ns) {
   Book& book = books_[node];
   const Member& member = members_[node];
   if (report.seen > higher_) higher_ = report.seen;
   if (book.heard && report.ticket.instance != book.ticket.instance) {
-    // Of two node managers the later one is who answers what was asked after the other was heard; any other word may have been long on its way.
+    // Of two node managers the later one is who answers what was asked after the other was heard; any other word may
+    // have been long on its way.
     if (asked_ns <= book.heard_ns) return book.known;
     // It began at its safe cap, and what was sent to the other it does not obey.
     book.sent.clear();
@@ -81,7 +92,8 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
 
   book.known = true;
   if (asked_ns) book.asked_ns = std::max(book.asked_ns, asked_ns);
-  const auto confirmed = std::find_if(book.sent.begin(), book.sent.end(), [&](const Sent& s) { return s.sequence == report.sequence; });
+  const auto confirmed =
+      std::find_if(book.sent.begin(), book.sent.end(), [&](const Sent& s) { return s.sequence == report.sequence; });
   if (!report.leased) {
     book.lent_w = 0, book.lent_ends_ns = 0;
   } else if (confirmed != book.sent.end()) {
@@ -89,7 +101,8 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   } else if (!(book.lent_ends_ns > now_ns)) {
     // Lent by an earlier manager: by the node's word, and for as long as it says.
     book.lent_w = std::isfinite(report.lease_w) ? std::clamp(report.lease_w, member.min_w, member.max_w) : member.max_w;
-    book.lent_ends_ns = now_ns + longest(report.left_s >= 0 && report.left_s <= longest_lease_s ? report.left_s : longest_lease_s);
+    book.lent_ends_ns =
+        now_ns + longest(report.left_s >= 0 && report.left_s <= longest_lease_s ? report.left_s : longest_lease_s);
   }
   std::erase_if(book.sent, [&](const Sent& s) { return s.sequence <= report.sequence; });
   const double should = report.leased ? book.lent_w : member.safe_w;
@@ -98,7 +111,9 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   return true;
 }
 
-bool Ledger::quorum(std::int64_t now_ns) const { return quorum_since(now_ns - static_cast<std::int64_t>(settings_.lease_s * 1e9)); }
+bool Ledger::quorum(std::int64_t now_ns) const {
+  return quorum_since(now_ns - static_cast<std::int64_t>(settings_.lease_s * 1e9));
+}
 
 bool Ledger::quorum_since(std::int64_t since_ns) const {
   if (settings_.without_quorum) return true;
@@ -154,7 +169,8 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
   for (auto& book : books_) std::erase_if(book.sent, [&](const Sent& s) { return s.ends_ns <= now_ns; });
   if (higher_ > fence_ || !quorum(now_ns)) return out;
   const bool is_settled = settled(now_ns);
-  const auto renew = static_cast<std::int64_t>(settings_.renew_s * 1e9), resend = static_cast<std::int64_t>(settings_.resend_s * 1e9);
+  const auto renew = static_cast<std::int64_t>(settings_.renew_s * 1e9),
+             resend = static_cast<std::int64_t>(settings_.resend_s * 1e9);
 
   struct Wish {
     std::size_t node;
@@ -174,8 +190,11 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
     const bool leased = book.lent_ends_ns > now_ns;
     double last = leased ? book.lent_w : member.safe_w;
     std::int64_t last_ends = leased ? book.lent_ends_ns : 0, last_sent = 0;
-    if (!book.sent.empty()) last = book.sent.back().cap_w, last_ends = book.sent.back().ends_ns, last_sent = book.sent.back().sent_ns;
-    const bool changed = std::abs(cap - last) >= step_w, ending = last_ends - now_ns < longest(settings_.lease_s) - renew, unheard = last_sent && now_ns - last_sent >= resend;
+    if (!book.sent.empty())
+      last = book.sent.back().cap_w, last_ends = book.sent.back().ends_ns, last_sent = book.sent.back().sent_ns;
+    const bool changed = std::abs(cap - last) >= step_w,
+               ending = last_ends - now_ns < longest(settings_.lease_s) - renew,
+               unheard = last_sent && now_ns - last_sent >= resend;
     const bool waits = last_sent && now_ns - last_sent < resend;  // for an answer: nothing new but a lower cap
     if (!(changed || ending || unheard) || (waits && cap >= last - step_w)) continue;
     (cap <= committed_w(k, now_ns) ? down : up).push_back({k, cap, last, ends, ending || unheard});
@@ -193,7 +212,8 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
   };
   double committed = committed_w(now_ns);
   for (const auto& wish : down) {
-    // Before everybody is known, an earlier manager may count this node at its safe cap as soon as its own lease is over, and lend the rest.
+    // Before everybody is known, an earlier manager may count this node at its safe cap as soon as its own lease is
+    // over, and lend the rest.
     if (!is_settled && wish.cap_w > members_[wish.node].safe_w && committed > settings_.budget_w) continue;
     grant(wish, wish.cap_w);
   }

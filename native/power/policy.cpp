@@ -60,7 +60,9 @@ class Proportional final : public Policy {
     const Columns c(nodes);
     std::vector<double> weight;
     demands_.see(nodes);
-    for (std::size_t k = 0; k < nodes.size(); ++k) weight.push_back(std::max(demands_.wants_w(k) - nodes[k].min_w, 1e-3 * std::max(nodes[k].max_w - nodes[k].min_w, 1e-9)));
+    for (std::size_t k = 0; k < nodes.size(); ++k)
+      weight.push_back(
+          std::max(demands_.wants_w(k) - nodes[k].min_w, 1e-3 * std::max(nodes[k].max_w - nodes[k].min_w, 1e-9)));
     const auto levelled = level(budget_w, c.min, c.max, weight);
     std::copy(levelled.begin(), levelled.end(), caps.begin());
   }
@@ -93,8 +95,8 @@ class Fair final : public Policy {
   Demands demands_;
 };
 
-/// Nodes keep what they use and some room; those that come against their cap are given what others leave, by weight. Idea: EAR's cluster
-/// power capping, where nodes ask for more and idle ones release.
+/// Nodes keep what they use and some room; those that come against their cap are given what others leave, by weight.
+/// Idea: EAR's cluster power capping, where nodes ask for more and idle ones release.
 class Greedy final : public Policy {
  public:
   explicit Greedy(const PolicySettings& s) : margin_(s.margin), demands_(s.margin) {}
@@ -109,7 +111,10 @@ class Greedy final : public Policy {
       const bool held = !std::isfinite(n.power_w) || demands_.held_back(k);
       const bool asks = held && (n.job || !std::isfinite(n.power_w));
       // One without a job is not given what others may ask for, but it grows as it needs to.
-      keep.push_back(std::clamp(asks ? std::min(cap, wants) : held ? std::min(n.power_w * (1 + margin_), wants) : wants, n.min_w, n.max_w));
+      keep.push_back(std::clamp(asks   ? std::min(cap, wants)
+                                : held ? std::min(n.power_w * (1 + margin_), wants)
+                                       : wants,
+                                n.min_w, n.max_w));
       most.push_back(asks ? std::max(keep.back(), wants) : keep.back());
     }
     auto held = level(budget_w, c.min, keep, c.weight);
@@ -122,8 +127,8 @@ class Greedy final : public Policy {
   Demands demands_;
 };
 
-/// Nodes of a job that are early give to those that are late, within what the job had; jobs among each other by weight. Idea: GEOPM's
-/// power balancer, which levels the times of iterations.
+/// Nodes of a job that are early give to those that are late, within what the job had; jobs among each other by weight.
+/// Idea: GEOPM's power balancer, which levels the times of iterations.
 class Slack final : public Policy {
  public:
   explicit Slack(const PolicySettings& s) : fair_(s), step_(s.step) {}
@@ -152,7 +157,9 @@ class Slack final : public Policy {
       for (const auto k : members) {
         const double now = known(nodes[k].cap_w, caps[k]) * allotted / had;
         low.push_back(nodes[k].min_w), high.push_back(nodes[k].max_w);
-        wish.push_back(std::clamp(now * (1 + step_ * (nodes[k].iteration_s - mean_s) / mean_s), nodes[k].min_w, nodes[k].max_w) - nodes[k].min_w + 1e-9);
+        wish.push_back(
+            std::clamp(now * (1 + step_ * (nodes[k].iteration_s - mean_s) / mean_s), nodes[k].min_w, nodes[k].max_w) -
+            nodes[k].min_w + 1e-9);
       }
       const auto levelled = level(allotted, low, high, wish);
       for (std::size_t m = 0; m < members.size(); ++m) caps[members[m]] = levelled[m];
@@ -164,8 +171,9 @@ class Slack final : public Policy {
   double step_;
 };
 
-/// Caps that nobody feels, until the cluster comes near its budget; then as Fair. Idea: EAR's soft cluster cap, which is set in nodes only from a share of the
-/// limit on. The sum of caps is within the budget here, too: where it does not hold all nodes at their highest, what nodes do not use is shared.
+/// Caps that nobody feels, until the cluster comes near its budget; then as Fair. Idea: EAR's soft cluster cap, which
+/// is set in nodes only from a share of the limit on. The sum of caps is within the budget here, too: where it does not
+/// hold all nodes at their highest, what nodes do not use is shared.
 class Soft final : public Policy {
  public:
   explicit Soft(const PolicySettings& s) : fair_(s), demands_(s.margin), soft_w_(s.soft_w), near_(s.near) {}
@@ -188,7 +196,7 @@ class Soft final : public Policy {
   }
 
  private:
-  static constexpr double again = 0.9;   // of where it began
+  static constexpr double again = 0.9;  // of where it began
   Fair fair_;
   Demands demands_;
   double soft_w_, near_;
@@ -230,7 +238,8 @@ void Demands::see(std::span<const NodeView> nodes) {
   }
 }
 
-std::vector<double> level(double total, std::span<const double> low, std::span<const double> high, std::span<const double> weight) {
+std::vector<double> level(double total, std::span<const double> low, std::span<const double> high,
+                          std::span<const double> weight) {
   const std::size_t n = low.size();
   std::vector<double> out(low.begin(), low.end());
   double left = total - std::accumulate(low.begin(), low.end(), 0.0);
@@ -267,13 +276,19 @@ Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> 
   for (std::size_t k = 0; k < nodes.size(); ++k) {
     const auto& n = nodes[k];
     if (!(std::isfinite(n.min_w) && std::isfinite(n.max_w) && n.min_w >= 0 && n.max_w >= n.min_w))
-      return Error{"power.bad_node", "node " + std::to_string(k) + " has the caps " + watts(n.min_w) + " … " + watts(n.max_w), "the least has to be at most the most, and both finite"};
-    if (!(std::isfinite(n.weight) && n.weight > 0)) return Error{"power.bad_node", "node " + std::to_string(k) + " has the weight " + std::to_string(n.weight), "weights are above 0"};
+      return Error{"power.bad_node",
+                   "node " + std::to_string(k) + " has the caps " + watts(n.min_w) + " … " + watts(n.max_w),
+                   "the least has to be at most the most, and both finite"};
+    if (!(std::isfinite(n.weight) && n.weight > 0))
+      return Error{"power.bad_node", "node " + std::to_string(k) + " has the weight " + std::to_string(n.weight),
+                   "weights are above 0"};
     least += n.min_w;
   }
   // The least caps may add up to the budget itself, but for rounding.
   if (!std::isfinite(budget_w) || budget_w < least * (1 - 1e-12))
-    return Error{"power.budget_too_small", "the budget of " + watts(budget_w) + " is below " + watts(least) + ", the sum of the least caps of " + std::to_string(nodes.size()) + " nodes",
+    return Error{"power.budget_too_small",
+                 "the budget of " + watts(budget_w) + " is below " + watts(least) + ", the sum of the least caps of " +
+                     std::to_string(nodes.size()) + " nodes",
                  "raise it, or take nodes out"};
   Shares out;
   out.caps_w.assign(nodes.size(), unknown);
@@ -287,10 +302,12 @@ Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> 
   }
   if (out.sum_w > budget_w) {
     if (out.sum_w > budget_w * (1 + 1e-9)) out.corrected = true;
-    // What is above the least shrinks by one factor: it is within the ranges, and below the budget by more than rounding.
+    // What is above the least shrinks by one factor: it is within the ranges, and below the budget by more than
+    // rounding.
     const double above = out.sum_w - least, room = std::max(0.0, (budget_w - least) * (1 - 1e-12));
     out.sum_w = 0;
-    for (std::size_t k = 0; k < nodes.size(); ++k) out.sum_w += out.caps_w[k] = nodes[k].min_w + (above > 0 ? (out.caps_w[k] - nodes[k].min_w) * room / above : 0);
+    for (std::size_t k = 0; k < nodes.size(); ++k)
+      out.sum_w += out.caps_w[k] = nodes[k].min_w + (above > 0 ? (out.caps_w[k] - nodes[k].min_w) * room / above : 0);
   }
   return out;
 }
@@ -308,7 +325,8 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyS
     all.emplace_back(word.name);
     listed.append(listed.empty() ? "" : ", ").append(word.name);
   }
-  return Error{"power.unknown_policy", "there is no policy '" + std::string(name) + "'" + nearest(name, all), "take one of " + listed};
+  return Error{"power.unknown_policy", "there is no policy '" + std::string(name) + "'" + nearest(name, all),
+               "take one of " + listed};
 }
 
 }  // namespace sonde::power

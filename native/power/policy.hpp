@@ -1,6 +1,7 @@
 #pragma once
-/// How a budget is shared over nodes: pure functions of what is known of them, the same live and in `sonde power whatif`. All power in W.
-/// A policy proposes; share() holds it to the limits, and the ledger (ledger.hpp) decides what may be granted when.
+/// How a budget is shared over nodes: pure functions of what is known of them, the same live and in `sonde power
+/// whatif`. All power in W. A policy proposes; share() holds it to the limits, and the ledger (ledger.hpp) decides what
+/// may be granted when.
 
 #include <limits>
 #include <memory>
@@ -17,20 +18,21 @@ inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 /// A node as a policy sees it. What is unknown is NaN; a policy then takes the node for one that wants all it can get.
 struct NodeView {
-  double min_w = 0, max_w = 0;        ///< caps that it can be given
-  double guaranteed_w = 0;            ///< never less than this, where the budget allows it for all
-  double weight = 1;                  ///< above 0: of the job that runs there
-  double power_w = unknown;           ///< what it drew of late
-  double demand_w = unknown;          ///< what it would draw without a cap, where somebody estimates that
-  double cap_w = unknown;             ///< what it has now
-  double iteration_s = unknown;       ///< how long its part of the job's loop takes
-  std::uint32_t job = 0;              ///< nodes of one number wait for each other; 0: idle
-  double power_cap_w = unknown;       ///< the lowest cap that it had while it drew power_w; unknown: cap_w
+  double min_w = 0, max_w = 0;   ///< caps that it can be given
+  double guaranteed_w = 0;       ///< never less than this, where the budget allows it for all
+  double weight = 1;             ///< above 0: of the job that runs there
+  double power_w = unknown;      ///< what it drew of late
+  double demand_w = unknown;     ///< what it would draw without a cap, where somebody estimates that
+  double cap_w = unknown;        ///< what it has now
+  double iteration_s = unknown;  ///< how long its part of the job's loop takes
+  std::uint32_t job = 0;         ///< nodes of one number wait for each other; 0: idle
+  double power_cap_w = unknown;  ///< the lowest cap that it had while it drew power_w; unknown: cap_w
 };
 
-/// What nodes would draw without their caps, as far as it ever showed. A node that comes against its cap shows no more than that it wants at least so
-/// much: it is taken for what it wanted when it was last seen below its cap, and for one that wants all it can get once it uses that up, too. So that caps
-/// do not follow noise, what is known stays until it is wrong by a good part of `margin`. Nodes in the same order each time.
+/// What nodes would draw without their caps, as far as it ever showed. A node that comes against its cap shows no more
+/// than that it wants at least so much: it is taken for what it wanted when it was last seen below its cap, and for one
+/// that wants all it can get once it uses that up, too. So that caps do not follow noise, what is known stays until it
+/// is wrong by a good part of `margin`. Nodes in the same order each time.
 class Demands {
  public:
   /// `margin`: room above what a node draws, as a share of its power.
@@ -59,22 +61,25 @@ class Policy {
 struct Shares {
   std::vector<double> caps_w;
   double sum_w = 0;
-  bool corrected = false;             ///< the proposal broke a limit: it was not finite, out of range, or above the budget
+  bool corrected = false;  ///< the proposal broke a limit: it was not finite, out of range, or above the budget
 };
 
-/// Caps within each node's range whose sum is at most the budget, whatever the policy proposes. Errors: power.budget_too_small (below the
-/// sum of the least caps; both are named), power.bad_node (a range that is none, a weight that is not above 0).
+/// Caps within each node's range whose sum is at most the budget, whatever the policy proposes. Errors:
+/// power.budget_too_small (below the sum of the least caps; both are named), power.bad_node (a range that is none, a
+/// weight that is not above 0).
 Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> nodes);
 
-/// Amounts within [low, high] of each, together at most `total`, as equal by weight as that allows: (amount - low) / weight is the same for
-/// all that are not at their high. Exact; `total` below the sum of lows gives the lows. Weighted max-min fairness.
-std::vector<double> level(double total, std::span<const double> low, std::span<const double> high, std::span<const double> weight);
+/// Amounts within [low, high] of each, together at most `total`, as equal by weight as that allows: (amount - low) /
+/// weight is the same for all that are not at their high. Exact; `total` below the sum of lows gives the lows. Weighted
+/// max-min fairness.
+std::vector<double> level(double total, std::span<const double> low, std::span<const double> high,
+                          std::span<const double> weight);
 
 struct PolicySettings {
-  double margin = 0.05;               ///< greedy: room above what a node draws; share of its power
-  double step = 0.25;                 ///< slack: how much of a difference one period mends
-  double soft_w = unknown;            ///< soft: the cluster's power from which on it shares; unknown: by `near` alone
-  double near = 0.95;                 ///< soft: and this share of the budget, where that is less
+  double margin = 0.05;     ///< greedy: room above what a node draws; share of its power
+  double step = 0.25;       ///< slack: how much of a difference one period mends
+  double soft_w = unknown;  ///< soft: the cluster's power from which on it shares; unknown: by `near` alone
+  double near = 0.95;       ///< soft: and this share of the budget, where that is less
 };
 
 /// Errors: power.unknown_policy (and the nearest).

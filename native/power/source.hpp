@@ -1,5 +1,6 @@
 #pragma once
-/// Where a number of the power stack comes from, and of what it is. Names travel, so that none is ever given another meaning.
+/// Where a number of the power stack comes from, and of what it is. Names travel, so that none is ever given another
+/// meaning.
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,6 @@
 #pragma once
-/// What every daemon does at its edges: wait to be ended, say that it is ready, not outlive who started it. Owner-thread.
+/// What every daemon does at its edges: wait to be ended, say that it is ready, not outlive who started it.
+/// Owner-thread.
 
 #include <csignal>
 #include <cstdio>
@@ -15,8 +16,8 @@
 
 namespace sonde::service {
 
-/// Before any thread is started: SIGTERM, SIGINT and SIGHUP reach wait_for_end() alone, SIGPIPE nobody. Returns the descriptor for
-/// wait_for_end(), or -1: made now, because a busy daemon may have none left later.
+/// Before any thread is started: SIGTERM, SIGINT and SIGHUP reach wait_for_end() alone, SIGPIPE nobody. Returns the
+/// descriptor for wait_for_end(), or -1: made now, because a busy daemon may have none left later.
 inline int claim_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -61,7 +62,8 @@ inline void notify(const char* state) {
   if (path[0] == '@') to.sun_path[0] = '\0';
   const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
-  (void)!::sendto(fd, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n));
+  (void)!::sendto(fd, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to),
+                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n));
   ::close(fd);
 }
 

@@ -22,13 +22,15 @@ constexpr std::size_t request_bytes_max = 8192;
 constexpr double request_time_s = 2;  // one connection at a time: a slow one may not keep the scraper out for long
 
 std::string page(const char* status, const char* type, const std::string& body) {
-  return std::string("HTTP/1.1 ") + status + "\r\nContent-Type: " + type + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
+  return std::string("HTTP/1.1 ") + status + "\r\nContent-Type: " + type +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
 /// Equal in time that does not depend on where they differ.
 bool same(const std::string& a, const std::string& b) {
   unsigned char differ = a.size() != b.size();
-  for (std::size_t k = 0; k < a.size(); ++k) differ |= static_cast<unsigned char>(a[k] ^ b[b.empty() ? 0 : k % b.size()]);
+  for (std::size_t k = 0; k < a.size(); ++k)
+    differ |= static_cast<unsigned char>(a[k] ^ b[b.empty() ? 0 : k % b.size()]);
   return differ == 0;
 }
 
@@ -36,15 +38,17 @@ bool same(const std::string& a, const std::string& b) {
 std::string field_of(const std::string& request, const std::string& name) {
   for (std::size_t at = request.find("\r\n"); at != std::string::npos; at = request.find("\r\n", at + 2)) {
     const std::string line = request.substr(at + 2, request.find("\r\n", at + 2) - at - 2);
-    if (line.size() <= name.size() || line[name.size()] != ':' || strncasecmp(line.c_str(), name.c_str(), name.size()) != 0) continue;
+    if (line.size() <= name.size() || line[name.size()] != ':' ||
+        strncasecmp(line.c_str(), name.c_str(), name.size()) != 0)
+      continue;
     const std::size_t begin = line.find_first_not_of(" \t", name.size() + 1);
     return begin == std::string::npos ? std::string() : line.substr(begin);
   }
   return {};
 }
 
-/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the end mark
-/// are unknown.
+/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the
+/// end mark are unknown.
 std::string prometheus_text(const std::string& open_metrics) {
   std::string out, counter;
   for (std::size_t at = 0; at < open_metrics.size();) {
@@ -57,7 +61,8 @@ std::string prometheus_text(const std::string& open_metrics) {
       counter = line.compare(name_end + 1, std::string::npos, "counter") == 0 ? line.substr(7, name_end - 7) : "";
     }
     const bool about = line.rfind("# TYPE ", 0) == 0 || line.rfind("# HELP ", 0) == 0;
-    if (about && !counter.empty() && line.compare(7, counter.size() + 1, counter + ' ') == 0) line.insert(7 + counter.size(), "_total");
+    if (about && !counter.empty() && line.compare(7, counter.size() + 1, counter + ' ') == 0)
+      line.insert(7 + counter.size(), "_total");
     out += line + '\n';
   }
   return out;
@@ -78,7 +83,8 @@ struct Http::Impl {
     if (!config.token.empty()) {
       const std::string given = field_of(request, "authorization");
       const bool bearer = strncasecmp(given.c_str(), "bearer ", 7) == 0;
-      if (!bearer || !same(given.substr(7), config.token)) return page("401 Unauthorized", "text/plain", "a token is needed\n");
+      if (!bearer || !same(given.substr(7), config.token))
+        return page("401 Unauthorized", "text/plain", "a token is needed\n");
     }
     if (line.rfind("GET /metrics", 0) == 0) {
       if (field_of(request, "accept").find("application/openmetrics-text") != std::string::npos)
@@ -134,11 +140,14 @@ Http::Http(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Result<std::unique_ptr<Http>> Http::start(const HttpConfig& config, std::function<std::string()> metrics) {
   in6_addr six{};
   in_addr four{};
-  const bool is_six = ::inet_pton(AF_INET6, config.host.c_str(), &six) == 1, is_four = ::inet_pton(AF_INET, config.host.c_str(), &four) == 1;
-  if (!is_six && !is_four) return Error{"service.bad_address", "'" + config.host + "' is no address", "give an address, as 127.0.0.1 or ::1"};
+  const bool is_six = ::inet_pton(AF_INET6, config.host.c_str(), &six) == 1,
+             is_four = ::inet_pton(AF_INET, config.host.c_str(), &four) == 1;
+  if (!is_six && !is_four)
+    return Error{"service.bad_address", "'" + config.host + "' is no address", "give an address, as 127.0.0.1 or ::1"};
   const bool loopback = is_six ? IN6_IS_ADDR_LOOPBACK(&six) : ntohl(four.s_addr) >> 24 == 127;
   if (!loopback && config.token.empty())
-    return Error{"service.not_loopback", "metrics on " + config.host + " would be open to everyone who reaches it", "listen on 127.0.0.1, or give a token that scrapers must send"};
+    return Error{"service.not_loopback", "metrics on " + config.host + " would be open to everyone who reaches it",
+                 "listen on 127.0.0.1, or give a token that scrapers must send"};
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->metrics = std::move(metrics);
@@ -161,15 +170,19 @@ Result<std::unique_ptr<Http>> Http::start(const HttpConfig& config, std::functio
     a.sin_addr = four;
     size = sizeof a;
   }
-  const bool ok = ::bind(impl->listener, reinterpret_cast<sockaddr*>(&at), size) == 0 && ::listen(impl->listener, 64) == 0 &&
+  const bool ok = ::bind(impl->listener, reinterpret_cast<sockaddr*>(&at), size) == 0 &&
+                  ::listen(impl->listener, 64) == 0 &&
                   ::getsockname(impl->listener, reinterpret_cast<sockaddr*>(&at), &size) == 0;
   if (!ok) {
     const std::string why = std::strerror(errno);
     ::close(impl->listener);
     ::close(impl->wake);
-    return Error{"service.cannot_listen", "cannot listen on " + config.host + " port " + std::to_string(config.port) + ": " + why, "choose another port"};
+    return Error{"service.cannot_listen",
+                 "cannot listen on " + config.host + " port " + std::to_string(config.port) + ": " + why,
+                 "choose another port"};
   }
-  impl->port = ntohs(is_six ? reinterpret_cast<sockaddr_in6&>(at).sin6_port : reinterpret_cast<sockaddr_in&>(at).sin_port);
+  impl->port =
+      ntohs(is_six ? reinterpret_cast<sockaddr_in6&>(at).sin6_port : reinterpret_cast<sockaddr_in&>(at).sin_port);
   impl->thread = std::thread([i = impl.get()] { i->run(); });
   return std::unique_ptr<Http>(new Http(std::move(impl)));
 }

@@ -1,6 +1,6 @@
 #pragma once
-/// A service's page for a scraper: GET /metrics and /healthz over HTTP/1.1, one small answer a connection. Owner-thread, with
-/// a thread of its own that serves.
+/// A service's page for a scraper: GET /metrics and /healthz over HTTP/1.1, one small answer a connection.
+/// Owner-thread, with a thread of its own that serves.
 
 #include <cstdint>
 #include <functional>
@@ -13,14 +13,14 @@ namespace sonde::service {
 
 struct HttpConfig {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;    ///< 0: any
-  std::string token;         ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
+  std::uint16_t port = 0;  ///< 0: any
+  std::string token;       ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
 };
 
 class Http {
  public:
-  /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets Prometheus' older
-  /// one, made of it. Errors: service.bad_address, service.cannot_listen, service.not_loopback.
+  /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets
+  /// Prometheus' older one, made of it. Errors: service.bad_address, service.cannot_listen, service.not_loopback.
   static Result<std::unique_ptr<Http>> start(const HttpConfig& config, std::function<std::string()> metrics);
   ~Http();
   std::uint16_t port() const;

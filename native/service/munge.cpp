@@ -41,7 +41,9 @@ Result<std::string> credential(std::string_view payload) {
   const munge_err_t why = ::munge_encode(&made, where.ctx, payload.data(), static_cast<int>(payload.size()));
   std::string text = made ? made : "";
   std::free(made);
-  if (why != EMUNGE_SUCCESS) return Error{"munge.silent", std::string("MUNGE gave no credential: ") + ::munge_strerror(why), "is munged running on this host?"};
+  if (why != EMUNGE_SUCCESS)
+    return Error{"munge.silent", std::string("MUNGE gave no credential: ") + ::munge_strerror(why),
+                 "is munged running on this host?"};
   return text;
 }
 
@@ -55,11 +57,14 @@ Result<unsigned> user(const std::string& credential, std::string_view payload) {
   const std::string made_for(static_cast<const char*>(held ? held : ""), held ? static_cast<std::size_t>(size) : 0);
   std::free(held);
   if (why != EMUNGE_SUCCESS && !about_credential(why))
-    return Error{"munge.silent", std::string("MUNGE cannot check a credential: ") + ::munge_strerror(why), "is munged running on this host?"};
+    return Error{"munge.silent", std::string("MUNGE cannot check a credential: ") + ::munge_strerror(why),
+                 "is munged running on this host?"};
   if (why != EMUNGE_SUCCESS)
-    return Error{"munge.refused", std::string("the MUNGE credential was refused: ") + ::munge_strerror(why), "do both hosts have the same MUNGE key and clocks within minutes?"};
+    return Error{"munge.refused", std::string("the MUNGE credential was refused: ") + ::munge_strerror(why),
+                 "do both hosts have the same MUNGE key and clocks within minutes?"};
   // Not secret: a credential can be had for any payload, and only by who it names.
-  if (made_for != payload) return Error{"munge.refused", "the MUNGE credential was made for something else", "try again"};
+  if (made_for != payload)
+    return Error{"munge.refused", "the MUNGE credential was made for something else", "try again"};
   return static_cast<unsigned>(user);
 }
 
@@ -67,7 +72,9 @@ Result<unsigned> user(const std::string& credential, std::string_view payload) {
 
 bool built() { return false; }
 
-Result<std::string> credential(std::string_view) { return Error{"munge.silent", "this build has no MUNGE", "install libmunge-dev and build again"}; }
+Result<std::string> credential(std::string_view) {
+  return Error{"munge.silent", "this build has no MUNGE", "install libmunge-dev and build again"};
+}
 Result<unsigned> user(const std::string&, std::string_view) { return credential({}).error(); }
 
 #endif

@@ -38,7 +38,8 @@ Result<std::string> read_token(const std::string& path, bool server) {
   const auto bad = [&](const std::string& why) {
     // A client that made a token of its own would have one that no server knows.
     return Error{"store.bad_token", "the token file " + path + " cannot be used: " + why,
-                 server ? "'sonde store token " + path + "' makes one (--force replaces it); give a copy to the clients" : "copy the server's token file there, readable by you alone: chmod 600 " + path};
+                 server ? "'sonde store token " + path + "' makes one (--force replaces it); give a copy to the clients"
+                        : "copy the server's token file there, readable by you alone: chmod 600 " + path};
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return bad(std::strerror(errno));
@@ -49,7 +50,9 @@ Result<std::string> read_token(const std::string& path, bool server) {
   ::close(fd);
   if (!seen || n < 0) return bad("it cannot be read");
   if (info.st_mode & 077)
-    return Error{"store.bad_token", "the token file " + path + " cannot be used: others than its owner may read or write it", "chmod 600 " + path};
+    return Error{"store.bad_token",
+                 "the token file " + path + " cannot be used: others than its owner may read or write it",
+                 "chmod 600 " + path};
   if (n == static_cast<ssize_t>(sizeof text)) return bad("it is longer than 4095 bytes");
   std::string token(text, static_cast<std::size_t>(n));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
@@ -66,29 +69,37 @@ std::string nonce() {
   return hex(bytes, sizeof bytes);
 }
 
-bool is_nonce(std::string_view text) { return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
+bool is_nonce(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
-std::string token_proof(const std::string& token, std::string_view who, std::string_view client_nonce, std::string_view server_nonce) {
+std::string token_proof(const std::string& token, std::string_view who, std::string_view client_nonce,
+                        std::string_view server_nonce) {
   std::string text = "sonde store 1\n";
   text.append(who).append("\n").append(client_nonce).append("\n").append(server_nonce);
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
-  HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest, &size);
+  HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()), reinterpret_cast<const unsigned char*>(text.data()),
+       text.size(), digest, &size);
   return hex(digest, size);
 }
 
-bool equal(std::string_view a, std::string_view b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
 
 Result<std::string> munge_credential(std::string_view server_nonce) {
   auto made = munge::credential(server_nonce);
   if (made) return made;
-  return Error{"store.no_munge", made.error().what, made.error().hint + (munge::built() ? " or use another --auth" : ", or use --auth token")};
+  return Error{"store.no_munge", made.error().what,
+               made.error().hint + (munge::built() ? " or use another --auth" : ", or use --auth token")};
 }
 
 Result<unsigned> munge_user(const std::string& credential, std::string_view server_nonce) {
   auto user = munge::user(credential, server_nonce);
   if (user) return user;
-  return Error{user.error().code == "munge.silent" ? "store.no_munge" : "store.denied", user.error().what, user.error().hint};
+  return Error{user.error().code == "munge.silent" ? "store.no_munge" : "store.denied", user.error().what,
+               user.error().hint};
 }
 
 }  // namespace sonde::store::auth

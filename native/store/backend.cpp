@@ -15,7 +15,8 @@ std::string take_setting(Settings& settings, std::string_view name) {
 Result<void> no_more_settings(const Settings& left, std::string_view backend, std::string_view allowed) {
   if (left.empty()) return {};
   return Error{"store.bad_setting",
-               "the backend " + std::string(backend) + " has no setting '" + left.begin()->first + "'; allowed: " + std::string(allowed),
+               "the backend " + std::string(backend) + " has no setting '" + left.begin()->first +
+                   "'; allowed: " + std::string(allowed),
                "see 'sonde store serve --help'"};
 }
 

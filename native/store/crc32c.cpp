@@ -1,8 +1,8 @@
 /// CRC32C, RFC 3720: ISA-L's, and for what is short one of our own.
 ///
-/// ISA-L takes the widest vectors there are. Where 512 bits are, its code is the faster one on a buffer by itself, and the slower
-/// one between two system calls, where a store's frames are. Measured on a Xeon with AVX-512 and VPCLMULQDQ: 0.4 us more for 4 KiB
-/// behind a write(), and a quarter of the rate of gets of 4 KiB, 64 under way.
+/// ISA-L takes the widest vectors there are. Where 512 bits are, its code is the faster one on a buffer by itself, and
+/// the slower one between two system calls, where a store's frames are. Measured on a Xeon with AVX-512 and VPCLMULQDQ:
+/// 0.4 us more for 4 KiB behind a write(), and a quarter of the rate of gets of 4 KiB, 64 under way.
 
 #include <isa-l/crc.h>
 
@@ -37,10 +37,10 @@ std::uint64_t load(const std::byte* at) {
 }
 
 /// The register after `Bytes` zeros more. The carry-less product comes with a factor x, the instruction with x^32.
-template <std::size_t Bytes>
-__attribute__((target("sse4.2,pclmul"))) std::uint32_t advanced(std::uint32_t crc) {
+template <std::size_t Bytes> __attribute__((target("sse4.2,pclmul"))) std::uint32_t advanced(std::uint32_t crc) {
   constexpr std::uint32_t factor = power_of_x(8 * Bytes - 33);
-  const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(crc)), _mm_cvtsi32_si128(static_cast<int>(factor)), 0);
+  const __m128i product =
+      _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(crc)), _mm_cvtsi32_si128(static_cast<int>(factor)), 0);
   return static_cast<std::uint32_t>(_mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(product))));
 }
 
@@ -55,7 +55,8 @@ __attribute__((target("sse4.2,pclmul"))) void take_lanes(const std::byte*& at, s
       b = _mm_crc32_u64(b, load(at + Lane + k));
       c = _mm_crc32_u64(c, load(at + 2 * Lane + k));
     }
-    crc = advanced<2 * Lane>(static_cast<std::uint32_t>(a)) ^ advanced<Lane>(static_cast<std::uint32_t>(b)) ^ static_cast<std::uint32_t>(c);
+    crc = advanced<2 * Lane>(static_cast<std::uint32_t>(a)) ^ advanced<Lane>(static_cast<std::uint32_t>(b)) ^
+          static_cast<std::uint32_t>(c);
     at += 3 * Lane;
     left -= 3 * Lane;
   }
@@ -84,7 +85,8 @@ std::uint32_t crc32c(Bytes bytes, std::uint32_t seed) {
 #if defined(__x86_64__)
   if (bytes.size() <= short_bytes && has_instruction) return ~by_instruction(bytes, ~seed);
 #endif
-  return ~crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data())), static_cast<int>(bytes.size()), ~seed);
+  return ~crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data())),
+                      static_cast<int>(bytes.size()), ~seed);
 }
 
 }  // namespace sonde::store::wire

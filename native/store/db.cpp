@@ -34,10 +34,18 @@ bool is_text(std::string_view text) {
     const unsigned lead = *at++;
     if (lead == 0) return false;
     if (lead < 0x80) continue;
-    const int following = lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : lead >= 0xf0 && lead < 0xf5 ? 3 : 0;
+    const int following = lead >= 0xc2 && lead < 0xe0   ? 1
+                          : lead >= 0xe0 && lead < 0xf0 ? 2
+                          : lead >= 0xf0 && lead < 0xf5 ? 3
+                                                        : 0;
     if (!following || end - at < following) return false;
     // Of the second byte some values would be overlong, a surrogate, or beyond U+10FFFF.
-    const unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80, high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    const unsigned low = lead == 0xe0   ? 0xa0
+                         : lead == 0xf0 ? 0x90
+                                        : 0x80,
+                   high = lead == 0xed   ? 0x9f
+                          : lead == 0xf4 ? 0x8f
+                                         : 0xbf;
     if (*at < low || *at > high) return false;
     ++at;
     for (int k = 1; k < following; ++k, ++at)
@@ -52,8 +60,7 @@ constexpr std::uint8_t version = 1;
 
 // ---- writing
 
-template <typename T>
-void put(Blob& out, T value) {
+template <typename T> void put(Blob& out, T value) {
   static_assert(std::is_trivially_copyable_v<T>);
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
   out.insert(out.end(), bytes, bytes + sizeof value);
@@ -94,8 +101,7 @@ class Reader {
   Error error() const { return {"store.bad_encoding", why_, "see native/store/db.hpp for the encoding"}; }
   std::size_t left() const { return bytes_.size() - at_; }
 
-  template <typename T>
-  T number() {
+  template <typename T> T number() {
     T value{};
     if (left() < sizeof value) fail("cut short");
     if (!good()) return T{};
@@ -111,7 +117,8 @@ class Reader {
     return view;
   }
   void begin(char letter) {
-    if (number<std::uint8_t>() != static_cast<std::uint8_t>(letter)) fail(std::string("not a message '") + letter + "'");
+    if (number<std::uint8_t>() != static_cast<std::uint8_t>(letter))
+      fail(std::string("not a message '") + letter + "'");
     if (number<std::uint8_t>() != version) fail("another version than 1");
   }
   void end() {
@@ -119,7 +126,8 @@ class Reader {
   }
   /// A count whose items take at least `least` bytes each.
   std::size_t count(std::size_t n, std::size_t low, std::size_t high, std::size_t least, const char* what) {
-    if (n < low || n > high) fail(std::to_string(n) + ' ' + what + ", allowed are " + std::to_string(low) + " to " + std::to_string(high));
+    if (n < low || n > high)
+      fail(std::to_string(n) + ' ' + what + ", allowed are " + std::to_string(low) + " to " + std::to_string(high));
     if (good() && n > left() / least) fail("cut short");
     return good() ? n : 0;
   }
@@ -214,7 +222,8 @@ class Reader {
         break;
       case Compare::like:
         if (type != Type::text) fail("like takes a text");
-        else if (std::get<std::string>(node.value).size() > pattern_bytes_max) fail("a pattern of more than " + std::to_string(pattern_bytes_max) + " bytes");
+        else if (std::get<std::string>(node.value).size() > pattern_bytes_max)
+          fail("a pattern of more than " + std::to_string(pattern_bytes_max) + " bytes");
         break;
       case Compare::prefix:
         if (type != Type::text && type != Type::blob) fail("prefix takes a text or a blob");
@@ -229,8 +238,7 @@ class Reader {
   std::string why_;
 };
 
-template <typename T>
-Result<T> done(Reader& in, T value) {
+template <typename T> Result<T> done(Reader& in, T value) {
   in.end();
   if (!in.good()) return in.error();
   return value;
@@ -326,7 +334,8 @@ Result<Schema> decode_schema(Bytes bytes) {
   std::set<std::string_view> seen;
   for (auto& field : schema.fields) {
     const auto type = in.number<std::uint8_t>();
-    if (in.good() && (type < 1 || type > static_cast<unsigned>(Type::blob))) in.fail("there is no type " + std::to_string(type) + " of a field");
+    if (in.good() && (type < 1 || type > static_cast<unsigned>(Type::blob)))
+      in.fail("there is no type " + std::to_string(type) + " of a field");
     field.type = static_cast<Type>(type);
     field.name = in.name(false);
     if (in.good() && !seen.insert(field.name).second) in.fail("a field is named twice");
@@ -338,7 +347,8 @@ Result<Schema> decode_schema(Bytes bytes) {
     std::set<std::uint16_t> used;
     for (auto& field : index.fields) {
       field = in.number<std::uint16_t>();
-      if (in.good() && field >= schema.fields.size()) in.fail("an index has field " + std::to_string(field) + " of " + std::to_string(schema.fields.size()));
+      if (in.good() && field >= schema.fields.size())
+        in.fail("an index has field " + std::to_string(field) + " of " + std::to_string(schema.fields.size()));
       if (in.good() && !used.insert(field).second) in.fail("an index has a field twice");
     }
   }
@@ -356,7 +366,8 @@ RowsReader::RowsReader(Bytes bytes) : state_(std::make_unique<State>(bytes)) {
   Reader& in = state_->in;
   in.begin('R');
   state_->fields = in.names(1, "columns");
-  state_->left = in.count(in.number<std::uint32_t>(), 0, limit::batch_ops, std::max<std::size_t>(1, state_->fields.size()), "rows");
+  state_->left = in.count(in.number<std::uint32_t>(), 0, limit::batch_ops,
+                          std::max<std::size_t>(1, state_->fields.size()), "rows");
   if (state_->left == 0) in.end();
 }
 RowsReader::~RowsReader() = default;

@@ -3,24 +3,27 @@
 ///
 /// All numbers little-endian. A message is two bytes, its letter and the version 1, then its body, to the last byte:
 ///
-///   name      u8 length (1 .. 63), UTF-8 without NUL. Names of fields do not begin with '_'; `_id` is the row's number.
-///   value     u8 type, then by type: null nothing · boolean u8 0 or 1 · int32, uint32, float32 4 bytes · int64, uint64,
+///   name      u8 length (1 .. 63), UTF-8 without NUL. Names of fields do not begin with '_'; `_id` is the row's
+///             number.
+///   value     u8 type, then by type: null nothing · boolean u8 0 or 1 · int32, uint32, float32 4 bytes · int64,
+///             uint64,
 ///             float64 8 bytes · text, blob u32 length, bytes. Text is UTF-8 without NUL; floats are no NaN.
 ///   schema    'S'  u16 fields (1 .. 256), each: u8 type (not null), name
 ///                  u16 indexes (0 .. 32), each: u8 1 unique or 0, u8 fields (1 .. 8), each: u16 number of the field
 ///   rows      'R'  u16 columns (1 .. 256), each: name · u32 rows, each: a value for each column
-///   node           u8 kind: 0 every row · 1 all of, 2 any of: u16 parts, each a node · 3 condition: u8 comparison, name, value
+///   node           u8 kind: 0 every row · 1 all of, 2 any of: u16 parts, each a node · 3 condition: u8 comparison,
+///                  name, value
 ///   selector  'W'  node
 ///   update    'U'  node · u16 columns (1 .. 256), each: name · a value for each column
 ///   query     'Q'  node · u16 orders (0 .. 8), each: u8 1 descending or 0, name · u16 fields (0: all), each: name
 ///   answer    'A'  u16 columns, each: name · u32 rows, each: u64 id, a value for each column
 ///
-/// A selector is at most 16 nodes deep and has at most 1024. Decoding is strict: what is not exactly that is refused, and no
-/// memory is taken for what a count promises before the bytes for it are there.
+/// A selector is at most 16 nodes deep and has at most 1024. Decoding is strict: what is not exactly that is refused,
+/// and no memory is taken for what a count promises before the bytes for it are there.
 ///
-/// What conditions mean. A value is compared with a field of its own type only, texts and blobs by bytes. `like` takes '%' for
-/// any text, '_' for one character, '\' before either for itself; case counts. A null field meets `is_null` and no other
-/// condition, `ne` neither. All of none is every row, any of none is no row.
+/// What conditions mean. A value is compared with a field of its own type only, texts and blobs by bytes. `like` takes
+/// '%' for any text, '_' for one character, '\' before either for itself; case counts. A null field meets `is_null` and
+/// no other condition, `ne` neither. All of none is every row, any of none is no row.
 
 #include <cstdint>
 #include <memory>
@@ -35,11 +38,23 @@
 namespace sonde::store::db {
 
 /// Numbers are those of the encoding and of Value's alternatives.
-enum class Type : std::uint8_t { null = 0, boolean = 1, int32 = 2, uint32 = 3, int64 = 4, uint64 = 5, float32 = 6, float64 = 7, text = 8, blob = 9 };
+enum class Type : std::uint8_t {
+  null = 0,
+  boolean = 1,
+  int32 = 2,
+  uint32 = 3,
+  int64 = 4,
+  uint64 = 5,
+  float32 = 6,
+  float64 = 7,
+  text = 8,
+  blob = 9
+};
 std::string_view name_of(Type type);
 
 using Blob = std::vector<std::byte>;
-using Value = std::variant<std::monostate, bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double, std::string, Blob>;
+using Value = std::variant<std::monostate, bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float,
+                           double, std::string, Blob>;
 inline Type type_of(const Value& value) { return static_cast<Type>(value.index()); }
 
 inline constexpr std::string_view id_field = "_id";  ///< in conditions and orders: the row's number, a uint64
@@ -71,7 +86,18 @@ struct Schema {
   bool operator==(const Schema&) const = default;
 };
 
-enum class Compare : std::uint8_t { eq = 1, ne = 2, lt = 3, le = 4, gt = 5, ge = 6, prefix = 7, like = 8, is_null = 9, not_null = 10 };
+enum class Compare : std::uint8_t {
+  eq = 1,
+  ne = 2,
+  lt = 3,
+  le = 4,
+  gt = 5,
+  ge = 6,
+  prefix = 7,
+  like = 8,
+  is_null = 9,
+  not_null = 10
+};
 
 struct Selector {
   enum class Kind : std::uint8_t { every = 0, all_of = 1, any_of = 2, condition = 3 };
@@ -82,7 +108,9 @@ struct Selector {
   Value value;
 
   static Selector every() { return {}; }
-  static Selector where(std::string field, Compare compare, Value value = {}) { return {Kind::condition, {}, std::move(field), compare, std::move(value)}; }
+  static Selector where(std::string field, Compare compare, Value value = {}) {
+    return {Kind::condition, {}, std::move(field), compare, std::move(value)};
+  }
   static Selector all_of(std::vector<Selector> parts) { return {Kind::all_of, std::move(parts), {}, Compare::eq, {}}; }
   static Selector any_of(std::vector<Selector> parts) { return {Kind::any_of, std::move(parts), {}, Compare::eq, {}}; }
   bool operator==(const Selector&) const = default;

@@ -62,23 +62,34 @@ Status status_of_errno(int error) {
 }
 
 Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsigned version) {
-  if (path.empty()) return Error{"store.bad_setting", "the setting 'path' is missing", "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
+  if (path.empty())
+    return Error{"store.bad_setting", "the setting 'path' is missing",
+                 "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return cannot_open(path, errno_text(errno), errno == ENOENT ? "make the folder above it first" : "choose another path, or change its permissions");
+    return cannot_open(
+        path, errno_text(errno),
+        errno == ENOENT ? "make the folder above it first" : "choose another path, or change its permissions");
   Folder folder(path, ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), -1);
-  if (folder.folder_ < 0) return cannot_open(path, errno_text(errno), "the path must be a folder that this user may read and write");
+  if (folder.folder_ < 0)
+    return cannot_open(path, errno_text(errno), "the path must be a folder that this user may read and write");
 
   folder.marker_ = openat(folder.folder_, marker_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (folder.marker_ < 0 && errno == ENOENT) {
     const int others = holds_other_things(folder.folder_);
     if (others < 0) return cannot_open(path, errno_text(errno), "");
-    if (others) return cannot_open(path, "it is not empty and has no marker file 'sonde-store', so it belongs to something else", "name an empty or a new folder");
+    if (others)
+      return cannot_open(path, "it is not empty and has no marker file 'sonde-store', so it belongs to something else",
+                         "name an empty or a new folder");
     folder.marker_ = openat(folder.folder_, marker_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   }
-  if (folder.marker_ < 0) return cannot_open(path + '/' + marker_name, errno_text(errno), "the path must be a folder that this user may read and write");
+  if (folder.marker_ < 0)
+    return cannot_open(path + '/' + marker_name, errno_text(errno),
+                       "the path must be a folder that this user may read and write");
   if (flock(folder.marker_, LOCK_EX | LOCK_NB) != 0)
-    return errno == EWOULDBLOCK ? cannot_open(path, "another server or client has it open", "stop that one, or name another folder")
-                                : cannot_open(path, "it cannot be locked: " + errno_text(errno), "name a folder on a file system that has locks");
+    return errno == EWOULDBLOCK
+               ? cannot_open(path, "another server or client has it open", "stop that one, or name another folder")
+               : cannot_open(path, "it cannot be locked: " + errno_text(errno),
+                             "name a folder on a file system that has locks");
 
   const std::string line = "sonde-store " + std::string(kind) + ' ' + std::to_string(version) + '\n';
   char text[128];
@@ -91,17 +102,25 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (!line.starts_with(found) || holds_other_things(folder.folder_) != 0) {
     const std::string_view start = "sonde-store ";
     if (!found.starts_with(start) || !found.ends_with('\n'))
-      return cannot_open(path, "its marker file 'sonde-store' is damaged", "if the folder is surely a " + std::string(kind) + " backend's, write '" + line.substr(0, line.size() - 1) + "' into it");
-    return cannot_open(path, "it is that of '" + std::string(found.substr(start.size(), found.size() - start.size() - 1)) + "', not of '" +
-                                 line.substr(start.size(), line.size() - start.size() - 1) + "' (backend and version)", "name another folder, or the backend that made it");
+      return cannot_open(path, "its marker file 'sonde-store' is damaged",
+                         "if the folder is surely a " + std::string(kind) + " backend's, write '" +
+                             line.substr(0, line.size() - 1) + "' into it");
+    return cannot_open(path,
+                       "it is that of '" + std::string(found.substr(start.size(), found.size() - start.size() - 1)) +
+                           "', not of '" + line.substr(start.size(), line.size() - start.size() - 1) +
+                           "' (backend and version)",
+                       "name another folder, or the backend that made it");
   }
-  if (pwrite(folder.marker_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()) || fsync(folder.marker_) != 0 || fsync(folder.folder_) != 0)
+  if (pwrite(folder.marker_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()) ||
+      fsync(folder.marker_) != 0 || fsync(folder.folder_) != 0)
     return cannot_open(path + '/' + marker_name, "it cannot be written: " + errno_text(errno), "");
   return folder;
 }
 
 Folder::Folder(Folder&& other) noexcept
-    : path_(std::move(other.path_)), folder_(std::exchange(other.folder_, -1)), marker_(std::exchange(other.marker_, -1)) {}
+    : path_(std::move(other.path_)),
+      folder_(std::exchange(other.folder_, -1)),
+      marker_(std::exchange(other.marker_, -1)) {}
 
 Folder& Folder::operator=(Folder&& other) noexcept {
   std::swap(path_, other.path_);

@@ -1,8 +1,9 @@
 #pragma once
 /// A folder that one backend of one process has to itself: its marker file says whose it is, a lock that it is in use.
 ///
-/// The marker `sonde-store` holds one line, "sonde-store <kind> <version>". The folder is made (0700) where there is none;
-/// one that holds other things and no marker is refused, so that a mistyped path costs nobody's files. Owner-thread.
+/// The marker `sonde-store` holds one line, "sonde-store <kind> <version>". The folder is made (0700) where there is
+/// none; one that holds other things and no marker is refused, so that a mistyped path costs nobody's files.
+/// Owner-thread.
 
 #include <string>
 #include <string_view>
@@ -14,8 +15,8 @@ namespace sonde::store {
 
 class Folder {
  public:
-  /// Errors store.cannot_open: not a folder, no permission, not empty and not ours, another kind or version, a marker that
-  /// is damaged, in use by another backend (of this process or another).
+  /// Errors store.cannot_open: not a folder, no permission, not empty and not ours, another kind or version, a marker
+  /// that is damaged, in use by another backend (of this process or another).
   static Result<Folder> open(const std::string& path, std::string_view kind, unsigned version);
 
   Folder(Folder&& other) noexcept;
@@ -34,8 +35,8 @@ class Folder {
 /// store.cannot_open: "cannot open <path>: <why>".
 Error cannot_open(const std::string& path, const std::string& why, std::string hint = {});
 
-/// What an errno of a file operation means to a client: ENOSPC and EDQUOT no_space, EACCES, EPERM and EROFS denied, EFBIG
-/// too_large, EMFILE, ENFILE and ENOMEM unavailable, anything else io_error.
+/// What an errno of a file operation means to a client: ENOSPC and EDQUOT no_space, EACCES, EPERM and EROFS denied,
+/// EFBIG too_large, EMFILE, ENFILE and ENOMEM unavailable, anything else io_error.
 Status status_of_errno(int error);
 
 /// The text of an errno, from any thread.

@@ -12,7 +12,8 @@ constexpr std::size_t text_bytes_max = 1024;  // it travels with an answer
 
 class Guard final : public Backend {
  public:
-  Guard(std::unique_ptr<Backend> backend, std::string who) : backend_(std::move(backend)), who_(std::move(who)), caps_(backend_->caps()) {}
+  Guard(std::unique_ptr<Backend> backend, std::string who)
+      : backend_(std::move(backend)), who_(std::move(who)), caps_(backend_->caps()) {}
 
   Caps caps() const override { return caps_; }
 
@@ -60,7 +61,8 @@ class Guard final : public Backend {
 
  private:
   Error not_again() const {
-    return {"store.internal", who_ + " could not undo a batch in which it threw an exception, and does no more", "start the server again, or open the backend again"};
+    return {"store.internal", who_ + " could not undo a batch in which it threw an exception, and does no more",
+            "start the server again, or open the backend again"};
   }
 
   /// The first operation without an outcome is taken for the one that threw: it has the text.
@@ -70,8 +72,7 @@ class Guard final : public Backend {
     for (std::size_t k = 0; k < outcomes.size(); ++k) {
       if (k == at || (caps_.role == Role::data && outcomes[k].status == Status::pending))
         outcomes[k] = {Status::internal, 0, 0, {}};
-      else if (caps_.role != Role::data)
-        outcomes[k] = {Status::aborted, 0, 0, {}};
+      else if (caps_.role != Role::data) outcomes[k] = {Status::aborted, 0, 0, {}};
     }
     try {
       if (at < outcomes.size()) outcomes[at].data = arena.copy(bytes_of(why.substr(0, text_bytes_max)));
@@ -89,7 +90,8 @@ class Guard final : public Backend {
 }  // namespace
 
 Error threw(const std::string& who) {
-  return {"store.internal", who + " threw an exception: " + text_of_exception(), "this is a fault of its code: tell who wrote it"};
+  return {"store.internal", who + " threw an exception: " + text_of_exception(),
+          "this is a fault of its code: tell who wrote it"};
 }
 
 Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, std::string who) {

@@ -5,7 +5,8 @@
 
 namespace sonde::store {
 
-/// Of the exception being caught: "the backend mine of the module ./mine.so threw an exception: map::at". store.internal.
+/// Of the exception being caught: "the backend mine of the module ./mine.so threw an exception: map::at".
+/// store.internal.
 Error threw(const std::string& who);
 
 /// A backend whose calls throw nothing. `who`: how it is called where one would have.

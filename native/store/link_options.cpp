@@ -13,7 +13,10 @@ struct Switch {
   std::string_view name;
   bool LinkOptions::* value;
 };
-constexpr Switch switches[] = {{"nodelay", &LinkOptions::nodelay}, {"cork", &LinkOptions::cork}, {"gather", &LinkOptions::gather}, {"await", &LinkOptions::await}};
+constexpr Switch switches[] = {{"nodelay", &LinkOptions::nodelay},
+                               {"cork", &LinkOptions::cork},
+                               {"gather", &LinkOptions::gather},
+                               {"await", &LinkOptions::await}};
 
 }  // namespace
 
@@ -48,7 +51,9 @@ bool set_link_option(LinkOptions& options, std::string_view name, std::string_vi
 std::string link_option_words(const LinkOptions& options, char end) {
   const LinkOptions usual;
   std::string text;
-  const auto add = [&](std::string_view name, std::string_view value) { text.append(name).append(1, '=').append(value).append(1, end); };
+  const auto add = [&](std::string_view name, std::string_view value) {
+    text.append(name).append(1, '=').append(value).append(1, end);
+  };
   if (!options.provider.empty()) add("provider", options.provider);
   for (const Switch& s : switches)
     if (options.*s.value != usual.*s.value) add(s.name, options.*s.value ? "yes" : "no");

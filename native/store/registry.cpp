@@ -46,7 +46,8 @@ struct NotLoaded {
 std::vector<NotLoaded> not_loaded;
 
 constexpr const char* variable = "SONDE_STORE_MODULES";
-constexpr const char* build_again = "build it again with this version's headers: 'sonde store conformance --flags' names them";
+constexpr const char* build_again =
+    "build it again with this version's headers: 'sonde store conformance --flags' names them";
 
 Error bad_module(const std::string& path, const std::string& why, const std::string& hint = build_again) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, hint};
@@ -57,15 +58,21 @@ Result<const Module*> load(const std::string& path) {
   const auto library = open_shared_object(path);
   if (!library) return bad_module(path, library.error().what, library.error().hint);
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(*library, "sonde_store_module"));
-  if (!entry) return bad_module(path, "it has no symbol sonde_store_module", "export it as native/store/module.hpp says; where it is no module of a store, take it away");
+  if (!entry)
+    return bad_module(path, "it has no symbol sonde_store_module",
+                      "export it as native/store/module.hpp says; where it is no module of a store, take it away");
   const Module* module = nullptr;
   try {
     module = entry();
   } catch (...) {
     return bad_module(path, threw("sonde_store_module()").what, "tell who wrote it");
   }
-  if (!module) return bad_module(path, "sonde_store_module() gave nothing", "have it return a Module, as native/store/module.hpp says");
-  if (module->abi != module_abi) return bad_module(path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi));
+  if (!module)
+    return bad_module(path, "sonde_store_module() gave nothing",
+                      "have it return a Module, as native/store/module.hpp says");
+  if (module->abi != module_abi)
+    return bad_module(
+        path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi));
   for (const auto& other : modules)
     if (other.module == module) return module;
   const auto taken = [&](std::string_view name, unsigned roles) {
@@ -77,19 +84,23 @@ Result<const Module*> load(const std::string& path) {
     return false;
   };
   for (const auto& e : module->backends)
-    if (taken(e.name, e.roles)) return bad_module(path, "there is a backend " + std::string(e.name) + " already", "give it another name, or load one of the two");
+    if (taken(e.name, e.roles))
+      return bad_module(path, "there is a backend " + std::string(e.name) + " already",
+                        "give it another name, or load one of the two");
   for (const auto& e : module->transports) {
     bool clash = std::string_view(e.name) == "tcp";
     for (const auto& other : modules)
       for (const auto& t : other.module->transports) clash |= std::string_view(t.name) == e.name;
-    if (clash) return bad_module(path, "there is a transport " + std::string(e.name) + " already", "give it another name, or load one of the two");
+    if (clash)
+      return bad_module(path, "there is a transport " + std::string(e.name) + " already",
+                        "give it another name, or load one of the two");
   }
   modules.push_back({path, module});
   return module;
 }
 
-/// Those in the folders of modules, once. What does not load is kept for whoever asks: broken_modules(), or a name that it may
-/// have had.
+/// Those in the folders of modules, once. What does not load is kept for whoever asks: broken_modules(), or a name that
+/// it may have had.
 void load_own() {
   if (own_modules_loaded) return;
   own_modules_loaded = true;
@@ -102,14 +113,16 @@ void load_own() {
 /// Why there is no such backend or transport: the module that should have it, or what there is and what did not load.
 Error unknown(const char* code, const std::string& what, std::string_view name, const std::vector<std::string>& names) {
   for (const auto& bad : not_loaded)
-    if (!bad.stem.empty() && (name == bad.stem || name.starts_with(bad.stem + '-'))) return {bad.error.code, what + ": " + bad.error.what, bad.error.hint};
+    if (!bad.stem.empty() && (name == bad.stem || name.starts_with(bad.stem + '-')))
+      return {bad.error.code, what + ": " + bad.error.what, bad.error.hint};
   std::string hint = "there are: " + joined(names);
   for (const auto& bad : not_loaded) hint += "; " + bad.error.what;
   return {code, what, hint};
 }
 
 /// Opens it, whatever its code throws.
-Result<std::unique_ptr<Backend>> open(const BackendEntry& entry, const std::string& path, Role role, const Settings& settings) {
+Result<std::unique_ptr<Backend>> open(const BackendEntry& entry, const std::string& path, Role role,
+                                      const Settings& settings) {
   const std::string who = "the backend " + std::string(entry.name) + (path.empty() ? "" : " of the module " + path);
   try {
     auto opened = entry.open(role, settings);
@@ -152,7 +165,9 @@ Result<std::unique_ptr<Backend>> open_backend(Role role, std::string_view name, 
   for (const auto& m : modules)
     for (const auto& e : m.module->backends)
       if (name == e.name && e.roles & bit(role)) return open(e, m.path, role, settings);
-  return unknown("store.unknown_backend", "there is no backend '" + std::string(name) + "' for the role " + std::string(name_of(role)), name, names);
+  return unknown("store.unknown_backend",
+                 "there is no backend '" + std::string(name) + "' for the role " + std::string(name_of(role)), name,
+                 names);
 }
 
 std::vector<std::string> transport_names() {

@@ -17,7 +17,8 @@
 ///               when the first was acknowledged before the second began; batches in flight together have no order.
 ///   visible     what is acknowledged (network or storage), every client sees. Reads never see half a kv or db batch.
 ///               Concurrent writes to one object: each block of 4 KiB at a multiple of 4 KiB comes from one of them.
-///   placement   keys, objects and schemas go to the server that the CRC32C of "space NUL name" chooses (modulo their number):
+///   placement   keys, objects and schemas go to the server that the CRC32C of "space NUL name" chooses (modulo their
+///               number):
 ///               every client must name the same servers in the same order.
 ///
 /// A Client may be used from any thread; a Batch, and what reads from it, belongs to one thread.
@@ -49,22 +50,22 @@ struct Config {
   std::vector<std::string> servers;
   /// No server: these backends, in this process. One of the two.
   std::vector<BackendSpec> embedded;
-  std::string transport = "tcp";   ///< open_transport's names; a server that does not have it refuses
+  std::string transport = "tcp";  ///< open_transport's names; a server that does not have it refuses
   LinkOptions link;
-  std::string auth;                ///< "none", "token", "munge"; empty: what the server asks for
-  std::string token_file;          ///< of auth token: a file of 16 bytes or more that only its owner may read
-  bool checksum = true;            ///< CRC32C of all data, not only of headers and tables
+  std::string auth;        ///< "none", "token", "munge"; empty: what the server asks for
+  std::string token_file;  ///< of auth token: a file of 16 bytes or more that only its owner may read
+  bool checksum = true;    ///< CRC32C of all data, not only of headers and tables
   double connect_timeout_s = 15;
-  double timeout_s = 30;           ///< of a batch; 0: no limit
-  unsigned connections = 8;        ///< at most, to each server
-  std::function<bool()> stop;      ///< asked ten times a second while a connection is made; true: Error store.interrupted
+  double timeout_s = 30;       ///< of a batch; 0: no limit
+  unsigned connections = 8;    ///< at most, to each server
+  std::function<bool()> stop;  ///< asked ten times a second while a connection is made; true: Error store.interrupted
 };
 
 /// Where time went, of one batch that went to one server and role: its message's own figures.
 struct Timing {
-  double total_s = 0;     ///< from run() or start() to the last answer
-  double serialise_s = 0; ///< building the message, checksums included
-  double wait_s = 0;      ///< in the server, before the backend
+  double total_s = 0;      ///< from run() or start() to the last answer
+  double serialise_s = 0;  ///< building the message, checksums included
+  double wait_s = 0;       ///< in the server, before the backend
   double backend_s = 0;
 };
 
@@ -83,8 +84,8 @@ struct ServerInfo {
 
 class Client {
  public:
-  /// Connects to every server. Errors: store.unreachable, store.timed_out, store.denied (authentication), store.bad_frame,
-  /// store.unknown_transport, store.no_server, store.cannot_open (embedded).
+  /// Connects to every server. Errors: store.unreachable, store.timed_out, store.denied (authentication),
+  /// store.bad_frame, store.unknown_transport, store.no_server, store.cannot_open (embedded).
   static Result<Client> open(Config config);
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
@@ -98,13 +99,13 @@ class Client {
   /// Everything executed before, by any client, reaches stable storage on every server.
   Result<void> sync();
 
-  /// Calls `each` for the keys of a space that begin with `prefix`, from all servers, in byte order; it returns false to
-  /// stop. Values are empty with keys_only. `after`: only keys behind that one.
+  /// Calls `each` for the keys of a space that begin with `prefix`, from all servers, in byte order; it returns false
+  /// to stop. Values are empty with keys_only. `after`: only keys behind that one.
   Result<void> scan(std::string_view space, std::string_view prefix, bool keys_only,
                     const std::function<bool(std::string_view key, Bytes value)>& each, std::string_view after = {});
   /// The same for the names of objects.
-  Result<void> list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view name)>& each,
-                    std::string_view after = {});
+  Result<void> list(std::string_view space, std::string_view prefix,
+                    const std::function<bool(std::string_view name)>& each, std::string_view after = {});
 
   std::size_t servers(Role role) const;
   Result<std::vector<ServerInfo>> status();
@@ -114,8 +115,8 @@ class Client {
   friend class Batch;
   struct Impl;
   explicit Client(std::shared_ptr<Impl> impl);
-  Result<void> scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only, std::string_view after,
-                        const std::function<bool(std::string_view, Bytes)>& each);
+  Result<void> scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only,
+                        std::string_view after, const std::function<bool(std::string_view, Bytes)>& each);
   std::shared_ptr<Impl> impl_;
 };
 
@@ -126,12 +127,14 @@ class Batch {
   /// A batch that is still on its way is given up; its connection with it.
   ~Batch();
 
-  // Each returns the operation's place in the batch. Names are copied, data is not: it must stay until the batch is done.
+  // Each returns the operation's place in the batch. Names are copied, data is not: it must stay until the batch is
+  // done.
   std::size_t put(std::string_view space, std::string_view key, Bytes value, std::uint8_t flags = 0);
   std::size_t get(std::string_view space, std::string_view key, MutableBytes into = {});
   std::size_t remove(std::string_view space, std::string_view key);
   std::size_t create(std::string_view space, std::string_view object, std::uint8_t flags = 0);
-  std::size_t write(std::string_view space, std::string_view object, std::uint64_t offset, Bytes data, std::uint8_t flags = 0);
+  std::size_t write(std::string_view space, std::string_view object, std::uint64_t offset, Bytes data,
+                    std::uint8_t flags = 0);
   /// Up to into.size() bytes.
   std::size_t read(std::string_view space, std::string_view object, std::uint64_t offset, MutableBytes into);
   /// Up to `length` bytes, in memory of the batch.
@@ -142,17 +145,18 @@ class Batch {
   /// Any operation; `server`: which of those of its role, -1 for the one that its name chooses.
   std::size_t add(const Op& op, int server = -1);
 
-  /// Sends the batch and waits for its answers. Errors: store.disconnected, store.timed_out, store.empty_batch; the outcomes say
-  /// how far it came. Operations that fail by themselves are no error here: see failed().
+  /// Sends the batch and waits for its answers. Errors: store.disconnected, store.timed_out, store.empty_batch; the
+  /// outcomes say how far it came. Operations that fail by themselves are no error here: see failed().
   Result<void> run();
-  /// Sends without waiting, at once where nothing else is under way, else together with what follows, at the latest with the
-  /// next wait() or flush(). Many batches may be under way.
+  /// Sends without waiting, at once where nothing else is under way, else together with what follows, at the latest
+  /// with the next wait() or flush(). Many batches may be under way.
   Result<void> start();
   /// Waits for a batch that was started.
   Result<void> wait();
   /// Looks, without waiting, whether it is done.
   bool done();
-  /// Waits for it, but no longer than that, s; whether it is done. For callers who must look at something else meanwhile.
+  /// Waits for it, but no longer than that, s; whether it is done. For callers who must look at something else
+  /// meanwhile.
   bool done_within(double seconds);
 
   std::size_t size() const;

@@ -2,15 +2,18 @@
 
 #include "store/wire.hpp"
 
-// Each has to stay a function of its own: neither put into its callers, nor taken together with the others, which it equals.
+// Each has to stay a function of its own: neither put into its callers, nor taken together with the others, which it
+// equals.
 #if defined(__clang__)
 #define SONDE_STORE_APART __attribute__((noinline))
 #else
 #define SONDE_STORE_APART __attribute__((noipa))
 #endif
 
-#define SONDE_STORE_TRACE_POINT(name) \
-  SONDE_STORE_APART void sonde_store_##name(void (*body)(void*), void* what, std::uint64_t, std::uint64_t) { body(what); }
+#define SONDE_STORE_TRACE_POINT(name)                                                                        \
+  SONDE_STORE_APART void sonde_store_##name(void (*body)(void*), void* what, std::uint64_t, std::uint64_t) { \
+    body(what);                                                                                              \
+  }
 SONDE_STORE_TRACE_POINTS(SONDE_STORE_TRACE_POINT)
 
 namespace sonde::store::trace {

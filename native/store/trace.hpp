@@ -1,13 +1,17 @@
 #pragma once
-/// Where whoever traces calls can look into the store: `sonde io run` knows these functions by its layer maps store*.toml.
+/// Where whoever traces calls can look into the store: `sonde io run` knows these functions by its layer maps
+/// store*.toml.
 ///
-/// Each does nothing but call body(what). It is exported, and called through a table of imports, in which a tracer puts itself in its
-/// place; nobody tracing, that costs two jumps, some 2 ns. Nothing of the store depends on them. Any-thread.
+/// Each does nothing but call body(what). It is exported, and called through a table of imports, in which a tracer puts
+/// itself in its place; nobody tracing, that costs two jumps, some 2 ns. Nothing of the store depends on them.
+/// Any-thread.
 ///
 ///   bytes    asked for: of writes those of their data; trace::unknown where nobody can tell
-///   request  the same number on both sides: see trace::request. Of a call to a backend instead: the offset, of one operation
+///   request  the same number on both sides: see trace::request. Of a call to a backend instead: the offset, of one
+///            operation
 ///
-/// A client's batch becomes one message to each server and role that it concerns. What is known of one message by its number:
+/// A client's batch becomes one message to each server and role that it concerns. What is known of one message by its
+/// number:
 ///   sonde_store_message_*   client: built and handed to the link
 ///   sonde_store_serve_*     server: a frame of it, as it came
 ///   sonde_store_later       server: what of it had to wait for its turn, or for others
@@ -19,15 +23,16 @@
 
 #include "store/backend.hpp"
 
-#define SONDE_STORE_TRACE_POINTS(point)                                                               \
-  point(run_read) point(run_write) point(run_other) point(start_read) point(start_write)              \
-  point(start_other) point(wait) point(message_read) point(message_write) point(message_other)        \
-  point(answered) point(link_send) point(link_flush) point(link_wait) point(link_receive)             \
-  point(serve_read) point(serve_write) point(serve_other) point(later) point(reply)                   \
-  point(execute_read) point(execute_write) point(execute_other) point(backend_sync)
+#define SONDE_STORE_TRACE_POINTS(point)                                                                          \
+  point(run_read) point(run_write) point(run_other) point(start_read) point(start_write) point(start_other)      \
+      point(wait) point(message_read) point(message_write) point(message_other) point(answered) point(link_send) \
+          point(link_flush) point(link_wait) point(link_receive) point(serve_read) point(serve_write)            \
+              point(serve_other) point(later) point(reply) point(execute_read) point(execute_write)              \
+                  point(execute_other) point(backend_sync)
 
-#define SONDE_STORE_TRACE_POINT(name) \
-  extern "C" __attribute__((visibility("default"))) void sonde_store_##name(void (*body)(void*), void* what, std::uint64_t bytes, std::uint64_t request);
+#define SONDE_STORE_TRACE_POINT(name)                                        \
+  extern "C" __attribute__((visibility("default"))) void sonde_store_##name( \
+      void (*body)(void*), void* what, std::uint64_t bytes, std::uint64_t request);
 SONDE_STORE_TRACE_POINTS(SONDE_STORE_TRACE_POINT)
 #undef SONDE_STORE_TRACE_POINT
 
@@ -38,16 +43,18 @@ inline constexpr std::uint64_t unknown = ~std::uint64_t{0};
 using Point = void (*)(void (*)(void*), void*, std::uint64_t, std::uint64_t);
 
 /// Runs `body` within a point.
-template <typename Body>
-void call(Point point, std::uint64_t bytes, std::uint64_t request, Body&& body) {
+template <typename Body> void call(Point point, std::uint64_t bytes, std::uint64_t request, Body&& body) {
   using Own = std::remove_reference_t<Body>;
-  point([](void* what) { (*static_cast<Own*>(what))(); }, const_cast<void*>(static_cast<const void*>(&body)), bytes, request);
+  point([](void* what) { (*static_cast<Own*>(what))(); }, const_cast<void*>(static_cast<const void*>(&body)), bytes,
+        request);
 }
 
 /// A connection's number, from what both sides drew at random as it was made.
 std::uint64_t connection(std::string_view nonce);
 /// A message's number: its connection's, and its own there.
-inline std::uint64_t request(std::uint64_t connection, std::uint64_t id) { return connection << 32 | (id & 0xffffffffu); }
+inline std::uint64_t request(std::uint64_t connection, std::uint64_t id) {
+  return connection << 32 | (id & 0xffffffffu);
+}
 
 /// What a batch, a message or a frame asks for.
 struct Asked {
@@ -74,13 +81,14 @@ struct Asked {
         reads = true;
         bytes = unknown;
         break;
-      default:
-        other = true;
+      default: other = true;
     }
   }
   void add(const Op& op) { add(op.code, op.data.size(), op.into.empty() ? op.length : op.into.size()); }
   /// Operations of several kinds are `other`.
-  Point of(Point read, Point write, Point rest) const { return reads && !writes && !other ? read : writes && !reads && !other ? write : rest; }
+  Point of(Point read, Point write, Point rest) const {
+    return reads && !writes && !other ? read : writes && !reads && !other ? write : rest;
+  }
 };
 
 }  // namespace sonde::store::trace
@@ -88,11 +96,12 @@ struct Asked {
 namespace sonde::store {
 
 /// Backend::execute within its point.
-inline void execute(Backend& backend, std::span<const Op> ops, Safety safety, std::span<Outcome> outcomes, Arena& arena) {
+inline void execute(Backend& backend, std::span<const Op> ops, Safety safety, std::span<Outcome> outcomes,
+                    Arena& arena) {
   trace::Asked asked;
   for (const Op& op : ops) asked.add(op);
-  trace::call(asked.of(sonde_store_execute_read, sonde_store_execute_write, sonde_store_execute_other), asked.bytes, ops.size() == 1 ? ops[0].offset : trace::unknown,
-              [&] { backend.execute(ops, safety, outcomes, arena); });
+  trace::call(asked.of(sonde_store_execute_read, sonde_store_execute_write, sonde_store_execute_other), asked.bytes,
+              ops.size() == 1 ? ops[0].offset : trace::unknown, [&] { backend.execute(ops, safety, outcomes, arena); });
 }
 
 }  // namespace sonde::store

@@ -1,8 +1,9 @@
 #pragma once
 /// What carries frames between a client and a server. Remote memory, registration and queues stay below this line.
 ///
-/// Every connection begins on TCP: hello, authentication and, for other transports than tcp, a few `transport` frames in
-/// which the two halves tell each other their addresses. Then frames go over the Link; the TCP connection stays as the
+/// Every connection begins on TCP: hello, authentication and, for other transports than tcp, a few `transport` frames
+/// in which the two halves tell each other their addresses. Then frames go over the Link; the TCP connection stays as
+/// the
 /// Control: its end is the end of the peer, however connectionless the fabric.
 ///
 /// A new one in five steps: derive from Transport and Link; connect() on the client, accept() on the server, talking
@@ -29,10 +30,10 @@ using Segment = Bytes;
 
 /// A frame on its way out.
 struct Outgoing {
-  std::vector<std::byte> head;        ///< header and table
-  std::vector<Segment> segments;      ///< together header.data_bytes
-  std::shared_ptr<void> keep;         ///< whatever must live until the frame is done: dropped then
-  bool last = true;                   ///< nothing of this message follows at once: do not hold it back
+  std::vector<std::byte> head;    ///< header and table
+  std::vector<Segment> segments;  ///< together header.data_bytes
+  std::shared_ptr<void> keep;     ///< whatever must live until the frame is done: dropped then
+  bool last = true;               ///< nothing of this message follows at once: do not hold it back
 };
 
 class Link;
@@ -41,11 +42,11 @@ class Link;
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// Header and table are here, the data is not: may name memory for it (adding up to header.data_bytes) and return true,
-  /// which saves a copy. A transport need not ask.
+  /// Header and table are here, the data is not: may name memory for it (adding up to header.data_bytes) and return
+  /// true, which saves a copy. A transport need not ask.
   virtual bool place(Link&, const wire::Header&, Bytes /*table*/, std::vector<iovec>& /*places*/) { return false; }
-  /// A whole frame with a sound header; the body is not verified yet. `data` is in one piece and valid during the call; when
-  /// it was placed, `data` is empty.
+  /// A whole frame with a sound header; the body is not verified yet. `data` is in one piece and valid during the call;
+  /// when it was placed, `data` is empty.
   virtual void frame(Link&, const wire::Header&, Bytes table, Bytes data, bool placed) = 0;
   /// No more frames; `error` is null when the peer ended in order. Called once.
   virtual void closed(Link&, const Error* error) = 0;
@@ -67,12 +68,12 @@ class Link {
   virtual void flush() = 0;
   /// Bytes taken and not yet handed to the network: what a sender uses to stop in time.
   virtual std::size_t backlog() const = 0;
-  /// The network or the peer has all that was sent, or nothing more can be: a Link let go of now loses nothing, however slow the
-  /// peer is. A transport whose peer fetches data from this side's memory says so later than backlog() == 0. Call progress()
-  /// meanwhile. At its end a Link waits for the rest, but not for long.
+  /// The network or the peer has all that was sent, or nothing more can be: a Link let go of now loses nothing, however
+  /// slow the peer is. A transport whose peer fetches data from this side's memory says so later than backlog() == 0.
+  /// Call progress() meanwhile. At its end a Link waits for the rest, but not for long.
   virtual bool taken() const { return backlog() == 0; }
-  /// Moves what can move without waiting, delivers frames to the sink. Number of frames delivered. A failed link says so
-  /// to Sink::closed and returns 0.
+  /// Moves what can move without waiting, delivers frames to the sink. Number of frames delivered. A failed link says
+  /// so to Sink::closed and returns 0.
   virtual int progress() = 0;
   /// For an event loop: sleep on wait_fd() for wait_events() after arm() returned true; false: call progress() first.
   /// wait_fd() < 0: nothing to sleep on; then wait() knows how.
@@ -107,18 +108,19 @@ class Control {
 
 /// What may be asked of a transport. Settings that it does not know are an error.
 struct LinkOptions {
-  std::string provider;        ///< of a fabric: empty chooses by place and measurement
-  bool nodelay = true;         ///< tcp: TCP_NODELAY
-  bool cork = false;           ///< tcp: TCP_CORK around each frame
-  bool gather = true;          ///< false: header, table and each segment by its own send, to show what that costs
-  bool await = false;          ///< and each awaited before the next: the `thesis` variant, for comparison only
+  std::string provider;  ///< of a fabric: empty chooses by place and measurement
+  bool nodelay = true;   ///< tcp: TCP_NODELAY
+  bool cork = false;     ///< tcp: TCP_CORK around each frame
+  bool gather = true;    ///< false: header, table and each segment by its own send, to show what that costs
+  bool await = false;    ///< and each awaited before the next: the `thesis` variant, for comparison only
   std::size_t frame_data = wire::frame_data_default;
   std::int64_t rma_from = -1;  ///< ofi-rma: least bytes of a frame's data that the peer reads by RMA; -1: measured
   double spin_s = -1;          ///< how long a wait may spin before it sleeps; -1: as the machine allows
   Settings more;               ///< of modules
 };
 
-/// How a client wants frames to be sent to it, for its hello: what shows the cost of a choice needs both ends to make it.
+/// How a client wants frames to be sent to it, for its hello: what shows the cost of a choice needs both ends to make
+/// it.
 std::string encode_style(const LinkOptions& options);
 /// Takes those of a hello into the server's own; words that are not known are left alone.
 void apply_style(std::string_view text, LinkOptions& options);
@@ -127,8 +129,8 @@ void apply_style(std::string_view text, LinkOptions& options);
 struct Found {
   std::string provider;
   bool works = false;
-  std::string why;              ///< it does not, or what it demands
-  double half_round_trip_s = 0; ///< of 64 bytes, by the probe
+  std::string why;               ///< it does not, or what it demands
+  double half_round_trip_s = 0;  ///< of 64 bytes, by the probe
 };
 
 class Transport {
@@ -143,7 +145,8 @@ class Transport {
   virtual Result<std::unique_ptr<Link>> accept(Control&, Bytes first, const LinkOptions&, Sink&, Deadline) = 0;
 };
 
-/// Names: ofi-msg, ofi-rma, ofi-rdm, where libfabric is; and those of modules. tcp is the Control itself and needs none.
+/// Names: ofi-msg, ofi-rma, ofi-rdm, where libfabric is; and those of modules. tcp is the Control itself and needs
+/// none.
 /// Error: store.unknown_transport (lists them).
 Result<std::shared_ptr<Transport>> open_transport(std::string_view name);
 std::vector<std::string> transport_names();

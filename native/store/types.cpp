@@ -7,14 +7,10 @@ namespace sonde::store {
 
 bool role_of(Code code, Role& role) {
   const auto number = static_cast<unsigned>(code);
-  if (code >= Code::object_create && code <= Code::object_list)
-    role = Role::data;
-  else if (code >= Code::kv_put && code <= Code::kv_scan)
-    role = Role::kv;
-  else if (code >= Code::db_define && code <= Code::db_query)
-    role = Role::db;
-  else
-    return number == static_cast<unsigned>(Code::sync);
+  if (code >= Code::object_create && code <= Code::object_list) role = Role::data;
+  else if (code >= Code::kv_put && code <= Code::kv_scan) role = Role::kv;
+  else if (code >= Code::db_define && code <= Code::db_query) role = Role::db;
+  else return number == static_cast<unsigned>(Code::sync);
   return true;
 }
 
@@ -106,7 +102,8 @@ std::string_view explain(Status status) {
 }
 
 std::string explain(const Outcome& outcome) {
-  return std::string(outcome.status == Status::internal && !outcome.data.empty() ? text_of(outcome.data) : explain(outcome.status));
+  return std::string(outcome.status == Status::internal && !outcome.data.empty() ? text_of(outcome.data)
+                                                                                 : explain(outcome.status));
 }
 
 Status check(const Op& op) {
@@ -120,10 +117,13 @@ Status check(const Op& op) {
   if (op.key.size() > (role == Role::data ? limit::object_name_bytes : limit::key_bytes)) return Status::too_large;
   if (role == Role::data) {
     if (op.key.find('\0') != std::string_view::npos) return Status::invalid;
-    const std::uint64_t length = op.code == Code::object_write ? op.data.size() : op.code == Code::object_list ? 0 : op.length;
+    const std::uint64_t length = op.code == Code::object_write  ? op.data.size()
+                                 : op.code == Code::object_list ? 0
+                                                                : op.length;
     if (op.offset > limit::object_bytes || length > limit::object_bytes - op.offset) return Status::too_large;
   }
-  if (names && op.data.size() > (role == Role::data ? limit::object_name_bytes : limit::key_bytes)) return Status::too_large;
+  if (names && op.data.size() > (role == Role::data ? limit::object_name_bytes : limit::key_bytes))
+    return Status::too_large;
   if (op.code == Code::kv_put && op.data.size() > limit::value_bytes) return Status::too_large;
   return Status::ok;
 }
@@ -132,7 +132,8 @@ MutableBytes Arena::take(std::size_t n) {
   if (n == 0) return {};
   const std::size_t need = (n + 7) & ~std::size_t{7};
   if (chunks_.empty() || chunks_.back().size - chunks_.back().used < need) {
-    const std::size_t size = std::max({need, chunk_bytes_, chunks_.empty() ? 0 : std::min<std::size_t>(2 * chunks_.back().size, 4u << 20)});
+    const std::size_t size =
+        std::max({need, chunk_bytes_, chunks_.empty() ? 0 : std::min<std::size_t>(2 * chunks_.back().size, 4u << 20)});
     chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size, 0});
   }
   Chunk& chunk = chunks_.back();
@@ -158,7 +159,8 @@ void Arena::clear(std::size_t keep_bytes) {
   used_ = 0;
   kept_.clear();
   if (chunks_.empty()) return;
-  auto largest = std::max_element(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.size < b.size; });
+  auto largest =
+      std::max_element(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.size < b.size; });
   if (largest->size > keep_bytes) {
     chunks_.clear();
     return;

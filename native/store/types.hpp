@@ -34,7 +34,7 @@ enum class Safety : std::uint8_t { none = 0, network = 1, storage = 2 };
 /// Operations; the numbers are those of the wire. `space` groups names; `key` is the object's, key's or schema's name.
 enum class Code : std::uint8_t {
   // every role
-  sync = 1,            ///< everything executed before reaches stable storage
+  sync = 1,  ///< everything executed before reaches stable storage
   // role data
   object_create = 16,  ///< flag exclusive: Status::exists if it is there
   object_write = 17,   ///< `data` at `offset`; makes the object if there is none, unless must_exist
@@ -42,20 +42,20 @@ enum class Code : std::uint8_t {
   object_status = 19,  ///< Outcome::value: size in bytes; Outcome::time_ns: last change
   object_remove = 20,
   object_truncate = 21,  ///< to `length` bytes
-  object_list = 22,    ///< names of `space` that begin with `key`, after `data`, at most `length` (0: as many as fit)
+  object_list = 22,      ///< names of `space` that begin with `key`, after `data`, at most `length` (0: as many as fit)
   // role kv
-  kv_put = 48,         ///< `data` under `key`; flag exclusive: Status::exists if there is one
-  kv_get = 49,         ///< at most `length` bytes of the value (0: all); Outcome::value: the whole length
+  kv_put = 48,  ///< `data` under `key`; flag exclusive: Status::exists if there is one
+  kv_get = 49,  ///< at most `length` bytes of the value (0: all); Outcome::value: the whole length
   kv_remove = 50,
-  kv_scan = 51,        ///< keys of `space` that begin with `key`, in byte order, after `data`, at most `length` pairs
+  kv_scan = 51,  ///< keys of `space` that begin with `key`, in byte order, after `data`, at most `length` pairs
   // role db; schemas, rows and selectors are encoded as db.hpp says
-  db_define = 80,      ///< schema `key` as `data`; Status::exists unless it is the same
-  db_describe = 81,    ///< the schema
-  db_undefine = 82,    ///< schema and rows
-  db_insert = 83,      ///< rows in `data`; Outcome::value: id of the last row
-  db_update = 84,      ///< selector and new values in `data`; Outcome::value: rows changed
-  db_remove = 85,      ///< rows that the selector in `data` chooses; Outcome::value: rows removed
-  db_query = 86,       ///< rows that the selector in `data` chooses, at most `length` (0: as many as fit), from row `offset`
+  db_define = 80,    ///< schema `key` as `data`; Status::exists unless it is the same
+  db_describe = 81,  ///< the schema
+  db_undefine = 82,  ///< schema and rows
+  db_insert = 83,    ///< rows in `data`; Outcome::value: id of the last row
+  db_update = 84,    ///< selector and new values in `data`; Outcome::value: rows changed
+  db_remove = 85,    ///< rows that the selector in `data` chooses; Outcome::value: rows removed
+  db_query = 86,  ///< rows that the selector in `data` chooses, at most `length` (0: as many as fit), from row `offset`
 };
 
 namespace flag {
@@ -76,10 +76,10 @@ enum class Status : std::uint16_t {
   ok = 0,
   not_found = 1,
   exists = 2,
-  invalid = 3,        ///< the operation makes no sense: name, offset, encoding
-  too_large = 4,      ///< a limit of the server
-  no_space = 5,       ///< disk, map or memory is full
-  denied = 6,         ///< permission lost, or never had
+  invalid = 3,    ///< the operation makes no sense: name, offset, encoding
+  too_large = 4,  ///< a limit of the server
+  no_space = 5,   ///< disk, map or memory is full
+  denied = 6,     ///< permission lost, or never had
   io_error = 7,
   corrupt = 8,        ///< a checksum did not fit
   unsupported = 9,    ///< the server has no backend for it, or the backend cannot do it
@@ -87,8 +87,9 @@ enum class Status : std::uint16_t {
   unavailable = 11,   ///< the server is shutting down, or too busy
   timed_out = 12,     ///< not executed within its deadline
   disconnected = 13,  ///< the connection was lost before the answer: it may or may not have been executed
-  internal = 14,      ///< the backend threw an exception; Outcome::data of one operation of the batch: which backend, and the exception's text
-  pending = 15,       ///< not answered yet; never on the wire
+  internal = 14,  ///< the backend threw an exception; Outcome::data of one operation of the batch: which backend, and
+                  ///< the exception's text
+  pending = 15,   ///< not answered yet; never on the wire
 };
 std::string_view name_of(Status status);
 /// A sentence's worth: "no such object or key".
@@ -96,8 +97,9 @@ std::string_view explain(Status status);
 
 /// Limits that hold everywhere, so that what one backend takes another takes too.
 namespace limit {
-inline constexpr std::size_t space_bytes = 63;      ///< 1 .. 63, no NUL
-inline constexpr std::size_t key_bytes = 440;       ///< 1 .. 440 (kv, schema names): fits LMDB's page-bound 511 with its space
+inline constexpr std::size_t space_bytes = 63;  ///< 1 .. 63, no NUL
+inline constexpr std::size_t key_bytes =
+    440;  ///< 1 .. 440 (kv, schema names): fits LMDB's page-bound 511 with its space
 inline constexpr std::size_t object_name_bytes = 1024;
 inline constexpr std::size_t value_bytes = 16u << 20;  ///< of one kv value
 inline constexpr std::uint64_t object_bytes = std::uint64_t{1} << 62;
@@ -111,15 +113,16 @@ struct Op {
   std::string_view space, key;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
-  Bytes data;          ///< what is written; owned by the caller until the operation is done
-  MutableBytes into;   ///< where what is read should go; empty: into the arena
+  Bytes data;         ///< what is written; owned by the caller until the operation is done
+  MutableBytes into;  ///< where what is read should go; empty: into the arena
 };
 
 struct Outcome {
   Status status = Status::pending;
-  std::uint64_t value = 0;    ///< size, count or id: see Code; of an object_write that failed the bytes from its beginning on that stand
-  std::int64_t time_ns = 0;   ///< since 1970, object_status only
-  Bytes data;                 ///< what was read: in Op::into, or in the arena; of Status::internal a text, in the arena
+  std::uint64_t value =
+      0;  ///< size, count or id: see Code; of an object_write that failed the bytes from its beginning on that stand
+  std::int64_t time_ns = 0;  ///< since 1970, object_status only
+  Bytes data;                ///< what was read: in Op::into, or in the arena; of Status::internal a text, in the arena
 };
 
 /// The same for an outcome: of Status::internal what its backend said, where it is told.
@@ -131,7 +134,8 @@ Status check(const Op& op);
 /// Memory that lives as long as the batch: grows by chunks, so that what it gave stays where it is. Owner-thread.
 class Arena {
  public:
-  explicit Arena(std::size_t chunk_bytes = 64u << 10, std::size_t limit_bytes = SIZE_MAX) : chunk_bytes_(chunk_bytes), limit_bytes_(limit_bytes) {}
+  explicit Arena(std::size_t chunk_bytes = 64u << 10, std::size_t limit_bytes = SIZE_MAX)
+      : chunk_bytes_(chunk_bytes), limit_bytes_(limit_bytes) {}
   /// Whether n more bytes are within the limit of what one batch may read: a backend asks before it takes.
   bool fits(std::size_t n) const { return n <= limit_bytes_ - std::min(used_, limit_bytes_); }
   /// From now on n more bytes and no more: a batch that shares its arena with others has a limit of its own.

@@ -5,24 +5,22 @@
 
 namespace sonde::store::wire {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are; a big-endian port must swap them here");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are copied as they are; a big-endian port must swap them here");
 
 namespace {
 
-template <typename T>
-void put(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
+template <typename T> void put(std::byte* at, T value) { std::memcpy(at, &value, sizeof value); }
 
-template <typename T>
-T get(const std::byte* at) {
+template <typename T> T get(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
 }
 
 Error bad(std::string what) {
-  return {"store.bad_frame", std::move(what), "both sides must run the same version of Sonde; something else may have spoken to this port"};
+  return {"store.bad_frame", std::move(what),
+          "both sides must run the same version of Sonde; something else may have spoken to this port"};
 }
 
 constexpr std::uint8_t bit_same_space = 0x80, bit_same_key = 0x40, record_flags = 0x3f;
@@ -55,7 +53,8 @@ Result<Header> decode(const std::byte* in) {
   if (get<std::uint32_t>(in) != magic) return bad("the stream does not hold a Sonde frame here");
   if (get<std::uint32_t>(in + 60) != crc32c({in, 60})) return bad("a frame header's checksum does not fit");
   if (const auto v = get<std::uint8_t>(in + 4); v != version)
-    return bad("the peer speaks version " + std::to_string(v) + " of the wire format, this side " + std::to_string(version));
+    return bad("the peer speaks version " + std::to_string(v) + " of the wire format, this side " +
+               std::to_string(version));
   Header h;
   const auto kind = get<std::uint8_t>(in + 5);
   if (kind < static_cast<std::uint8_t>(Kind::hello) || kind > static_cast<std::uint8_t>(Kind::status))
@@ -76,13 +75,17 @@ Result<Header> decode(const std::byte* in) {
   (h.kind == Kind::reply ? h.wait_us : h.timeout_ms) = get<std::uint32_t>(in + 40);
   h.backend_us = get<std::uint32_t>(in + 44);
   h.lost = get<std::uint32_t>(in + 48);
-  if (get<std::uint16_t>(in + 30) != 0 || get<std::uint32_t>(in + 52) != 0) return bad("reserved bytes of a frame are not zero");
+  if (get<std::uint16_t>(in + 30) != 0 || get<std::uint32_t>(in + 52) != 0)
+    return bad("reserved bytes of a frame are not zero");
   h.body_crc = get<std::uint32_t>(in + 56);
   if (h.ops > frame_ops_max || h.table_bytes > table_bytes_max || h.data_bytes > data_bytes_max)
-    return bad("a frame of " + std::to_string(h.ops) + " operations, " + std::to_string(h.table_bytes) + " bytes of table and " +
-               std::to_string(h.data_bytes) + " of data is over the limit of " + std::to_string(frame_ops_max) + ", " +
-               std::to_string(table_bytes_max) + " and " + std::to_string(data_bytes_max));
-  if (h.batch_ops > limit::batch_ops) return bad("a batch of " + std::to_string(h.batch_ops) + " operations; allowed: " + std::to_string(limit::batch_ops));
+    return bad("a frame of " + std::to_string(h.ops) + " operations, " + std::to_string(h.table_bytes) +
+               " bytes of table and " + std::to_string(h.data_bytes) + " of data is over the limit of " +
+               std::to_string(frame_ops_max) + ", " + std::to_string(table_bytes_max) + " and " +
+               std::to_string(data_bytes_max));
+  if (h.batch_ops > limit::batch_ops)
+    return bad("a batch of " + std::to_string(h.batch_ops) +
+               " operations; allowed: " + std::to_string(limit::batch_ops));
   const bool body = h.kind == Kind::request || h.kind == Kind::reply;
   if (body && h.id == 0) return bad("a request or reply without an id");
   if (!body && (h.ops != 0 || h.table_bytes != 0)) return bad("a table in a frame that has none");
@@ -104,7 +107,8 @@ void TableWriter::add(const Record& r) {
   table_.resize(at + record_bytes + padded(space + key));
   std::byte* out = table_.data() + at;
   put(out, static_cast<std::uint8_t>(r.code));
-  put(out + 1, static_cast<std::uint8_t>((r.flags & record_flags) | (same_space ? bit_same_space : 0) | (same_key ? bit_same_key : 0)));
+  put(out + 1, static_cast<std::uint8_t>((r.flags & record_flags) | (same_space ? bit_same_space : 0) |
+                                         (same_key ? bit_same_key : 0)));
   put(out + 2, static_cast<std::uint16_t>(space));
   put(out + 4, static_cast<std::uint32_t>(key));
   put(out + 8, r.offset);
@@ -124,8 +128,8 @@ void TableWriter::add(const Record& r) {
 }
 
 void TableWriter::add(const Answer& a) {
-  if (!first_ && a.data_bytes == 0 && last_.data_bytes == 0 && a.run == 1 && a.index == last_.index + last_.run && a.status == last_.status &&
-      a.value == last_.value && a.time_ns == last_.time_ns) {
+  if (!first_ && a.data_bytes == 0 && last_.data_bytes == 0 && a.run == 1 && a.index == last_.index + last_.run &&
+      a.status == last_.status && a.value == last_.value && a.time_ns == last_.time_ns) {
     ++last_.run;
     put(table_.data() + table_.size() - 4, last_.run);
     return;
@@ -168,27 +172,34 @@ Result<void> read_table(const Header& h, Bytes table, std::vector<Record>& recor
     r.index = get<std::uint32_t>(in + 28);
     at += record_bytes;
     if (k == 0 && (r.same_space || r.same_key)) return bad("the first operation of a table refers to one before it");
-    if ((r.same_space && space_bytes) || (r.same_key && key_bytes)) return bad("an operation has a name and the one before it too");
-    if (space_bytes > limit::space_bytes || key_bytes > limit::object_name_bytes) return bad("a name of " + std::to_string(std::max(space_bytes, key_bytes)) + " bytes is over the limit");
-    if (padded(space_bytes + key_bytes) > table.size() - at) return bad("the names of operation " + std::to_string(k) + " are cut short");
+    if ((r.same_space && space_bytes) || (r.same_key && key_bytes))
+      return bad("an operation has a name and the one before it too");
+    if (space_bytes > limit::space_bytes || key_bytes > limit::object_name_bytes)
+      return bad("a name of " + std::to_string(std::max(space_bytes, key_bytes)) + " bytes is over the limit");
+    if (padded(space_bytes + key_bytes) > table.size() - at)
+      return bad("the names of operation " + std::to_string(k) + " are cut short");
     const auto* names = reinterpret_cast<const char*>(table.data() + at);
     if (!r.same_space) space = {names, space_bytes};
     if (!r.same_key) key = {names + space_bytes, key_bytes};
     r.space = space;
     r.key = key;
     at += padded(space_bytes + key_bytes);
-    if (r.index >= h.batch_ops) return bad("operation " + std::to_string(r.index) + " of a batch of " + std::to_string(h.batch_ops));
+    if (r.index >= h.batch_ops)
+      return bad("operation " + std::to_string(r.index) + " of a batch of " + std::to_string(h.batch_ops));
     data += r.data_bytes;
     records.push_back(r);
   }
   if (at != table.size()) return bad(std::to_string(table.size() - at) + " bytes are left over in a table");
-  if (data != h.data_bytes) return bad("operations have " + std::to_string(data) + " bytes of data, their frame " + std::to_string(h.data_bytes));
+  if (data != h.data_bytes)
+    return bad("operations have " + std::to_string(data) + " bytes of data, their frame " +
+               std::to_string(h.data_bytes));
   return {};
 }
 
 Result<void> read_answers(const Header& h, Bytes table, std::vector<Answer>& answers) {
   answers.clear();
-  if (table.size() != h.table_bytes || table.size() != std::size_t{h.ops} * record_bytes) return bad("a reply's table has another length than its answers");
+  if (table.size() != h.table_bytes || table.size() != std::size_t{h.ops} * record_bytes)
+    return bad("a reply's table has another length than its answers");
   answers.reserve(h.ops);
   std::uint64_t data = 0;
   for (std::uint32_t k = 0; k < h.ops; ++k) {
@@ -202,12 +213,14 @@ Result<void> read_answers(const Header& h, Bytes table, std::vector<Answer>& ans
     a.time_ns = get<std::int64_t>(in + 16);
     a.data_bytes = get<std::uint32_t>(in + 24);
     a.run = get<std::uint32_t>(in + 28);
-    if (a.run == 0 || a.index >= h.batch_ops || a.run > h.batch_ops - a.index) return bad("an answer to operations that are not in the batch");
+    if (a.run == 0 || a.index >= h.batch_ops || a.run > h.batch_ops - a.index)
+      return bad("an answer to operations that are not in the batch");
     if (a.run > 1 && a.data_bytes) return bad("one answer's data for several operations");
     data += a.data_bytes;
     answers.push_back(a);
   }
-  if (data != h.data_bytes) return bad("answers have " + std::to_string(data) + " bytes of data, their frame " + std::to_string(h.data_bytes));
+  if (data != h.data_bytes)
+    return bad("answers have " + std::to_string(data) + " bytes of data, their frame " + std::to_string(h.data_bytes));
   return {};
 }
 

@@ -42,25 +42,25 @@ enum class Kind : std::uint8_t {
   status = 12,    ///< client asks (empty), server answers (JSON)
 };
 
-inline constexpr std::uint16_t more = 1;       ///< another frame of this message follows
-inline constexpr std::uint16_t no_reply = 2;   ///< Safety::none: do not answer
-inline constexpr std::uint16_t data_sum = 4;   ///< body_crc covers the data, not only the table
+inline constexpr std::uint16_t more = 1;      ///< another frame of this message follows
+inline constexpr std::uint16_t no_reply = 2;  ///< Safety::none: do not answer
+inline constexpr std::uint16_t data_sum = 4;  ///< body_crc covers the data, not only the table
 
 struct Header {
   Kind kind = Kind::request;
   std::uint16_t flags = 0;
-  std::uint64_t id = 0;           ///< chosen by the client, not 0; replies carry that of their request
-  std::uint32_t ops = 0;          ///< records in this frame's table
+  std::uint64_t id = 0;   ///< chosen by the client, not 0; replies carry that of their request
+  std::uint32_t ops = 0;  ///< records in this frame's table
   std::uint32_t table_bytes = 0;
   std::uint32_t data_bytes = 0;
   Role role = Role::data;
   Safety safety = Safety::network;
-  std::uint32_t part = 0;         ///< 0, 1, 2 … within the message
-  std::uint32_t batch_ops = 0;    ///< operations of the whole message
-  std::uint32_t timeout_ms = 0;   ///< request: not to be executed after that long; 0: no limit
-  std::uint32_t wait_us = 0;      ///< reply: from the last frame's arrival to the backend, and
-  std::uint32_t backend_us = 0;   ///<   within it. Together they let a client tell the wire from the service
-  std::uint32_t lost = 0;         ///< reply: operations under Safety::none that failed on this connection since the last reply
+  std::uint32_t part = 0;        ///< 0, 1, 2 … within the message
+  std::uint32_t batch_ops = 0;   ///< operations of the whole message
+  std::uint32_t timeout_ms = 0;  ///< request: not to be executed after that long; 0: no limit
+  std::uint32_t wait_us = 0;     ///< reply: from the last frame's arrival to the backend, and
+  std::uint32_t backend_us = 0;  ///<   within it. Together they let a client tell the wire from the service
+  std::uint32_t lost = 0;  ///< reply: operations under Safety::none that failed on this connection since the last reply
   std::uint32_t body_crc = 0;
 };
 static_assert(record_bytes % 8 == 0);
@@ -68,17 +68,17 @@ static_assert(record_bytes % 8 == 0);
 /// One operation of a request, 32 bytes, then space and key unless they are those of the record before.
 struct Record {
   Code code{};
-  std::uint8_t flags = 0;         ///< flag::*
+  std::uint8_t flags = 0;  ///< flag::*
   bool same_space = false, same_key = false;
-  std::uint32_t index = 0;        ///< of the operation in its batch; one that is too big for a frame comes in pieces
+  std::uint32_t index = 0;  ///< of the operation in its batch; one that is too big for a frame comes in pieces
   std::uint64_t offset = 0, length = 0;
-  std::uint32_t data_bytes = 0;   ///< of this frame's data
+  std::uint32_t data_bytes = 0;  ///< of this frame's data
   std::string_view space, key;
 };
 
-/// One answer, 32 bytes, for `run` operations in a row that all went alike. An object read or write in pieces has an answer
-/// a piece: values and data add up, the worst status counts. What is read otherwise may come in pieces too: the data adds
-/// up, the value is the same in each.
+/// One answer, 32 bytes, for `run` operations in a row that all went alike. An object read or write in pieces has an
+/// answer a piece: values and data add up, the worst status counts. What is read otherwise may come in pieces too: the
+/// data adds up, the value is the same in each.
 struct Answer {
   Status status = Status::ok;
   std::uint32_t index = 0;
@@ -93,7 +93,8 @@ std::uint32_t crc32c(Bytes bytes, std::uint32_t seed = 0);
 
 /// Writes the header, its own checksum included.
 void encode(const Header& header, std::byte* out);
-/// Error store.bad_frame: magic, version, checksum, unknown kind, role or safety, reserved bits, a length over its limit.
+/// Error store.bad_frame: magic, version, checksum, unknown kind, role or safety, reserved bits, a length over its
+/// limit.
 Result<Header> decode(const std::byte* in);
 /// Of a header that is sound.
 std::uint64_t id_of(const std::byte* in);
@@ -122,7 +123,8 @@ class TableWriter {
 Result<void> read_table(const Header& header, Bytes table, std::vector<Record>& records);
 Result<void> read_answers(const Header& header, Bytes table, std::vector<Answer>& answers);
 
-/// Text of hello, welcome, challenge, proof: "name=value" lines. Unknown names are ignored, so that versions can differ.
+/// Text of hello, welcome, challenge, proof: "name=value" lines. Unknown names are ignored, so that versions can
+/// differ.
 using Text = std::vector<std::pair<std::string, std::string>>;
 std::string encode_text(const Text& text);
 Text decode_text(Bytes bytes);

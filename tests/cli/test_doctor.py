@@ -610,7 +610,10 @@ def test_one_mpi_is_enough_for_net():
         "not installed", NONE, {"works": False, "built": False}, [Need("MPICH", "apt-get install mpich")]
     )
     outcome = diagnose(answers(mpich=absent))
-    assert outcome.verdict == "net, noise, io, store, bus, power, data and report work here, with Open MPI 4.1.4."
+    assert (
+        outcome.verdict
+        == "net, noise, io, store, bus, power, data and report work here, with Open MPI 4.1.4."
+    )
     assert outcome.values["rooms"][0]["missing"] == [{"what": "MPICH", "install": "apt-get install mpich"}]
 
 

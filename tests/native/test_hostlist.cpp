@@ -46,8 +46,11 @@ TEST_CASE("a list that leaves nobody is an error") {
 }
 
 TEST_CASE("what is no host list is refused with the position") {
-  for (const char* text : {"", " ", ",", "a,,b", "a,", "^", "n[", "n[]", "n[1", "n[1-]", "n[-1]", "n[1-3-5]", "n[3-1]", "n]", "n[a]",
-                           "n[1,]", "n[1][", "a b", "a;b", "a/b", "n[1 ]", "n[1-02]", "n[01-012]", "n[1234567890123456789]", "^^n1"}) {
+  for (const char* text :
+       {"",      " ",     ",",     "a,,b",     "a,",     "^",       "n[",        "n[]",
+        "n[1",   "n[1-]", "n[-1]", "n[1-3-5]", "n[3-1]", "n]",      "n[a]",      "n[1,]",
+        "n[1][", "a b",   "a;b",   "a/b",      "n[1 ]",  "n[1-02]", "n[01-012]", "n[1234567890123456789]",
+        "^^n1"}) {
     CAPTURE(text);
     const auto got = hostlist_expand(text);
     REQUIRE_FALSE(got);
@@ -58,8 +61,9 @@ TEST_CASE("what is no host list is refused with the position") {
 }
 
 TEST_CASE("a text that stands for too many hosts is refused before any is made") {
-  for (const char* text : {"n[1-1000000000]", "n[1-65537]", "n[0-999999999999999999]", "[1-300][1-300]", "n[1-65536],m", "n[1-40000,1-40000]",
-                           "[1-60000][1-60000][1-60000][1-60000][1-60000]", "^n[1-1000000000],m"}) {
+  for (const char* text :
+       {"n[1-1000000000]", "n[1-65537]", "n[0-999999999999999999]", "[1-300][1-300]", "n[1-65536],m",
+        "n[1-40000,1-40000]", "[1-60000][1-60000][1-60000][1-60000][1-60000]", "^n[1-1000000000],m"}) {
     CAPTURE(text);
     CHECK(hostlist_expand(text).error().what.find("more than 65536 hosts") != std::string::npos);
   }

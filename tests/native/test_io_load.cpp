@@ -48,8 +48,10 @@ TEST_CASE("io load: without options it does what ior does") {
 }
 
 TEST_CASE("io load: one of -w -r -W -R switches the others off") {
-  for (const auto& [flag, w, r, cw, cr] : {std::tuple{"-w", true, false, false, false}, {"-r", false, true, false, false},
-                                           {"-W", false, false, true, false}, {"-R", false, false, false, true}}) {
+  for (const auto& [flag, w, r, cw, cr] : {std::tuple{"-w", true, false, false, false},
+                                           {"-r", false, true, false, false},
+                                           {"-W", false, false, true, false},
+                                           {"-R", false, false, false, true}}) {
     const Options o = good({flag});
     CHECK(o.write == w);
     CHECK(o.read == r);
@@ -59,12 +61,14 @@ TEST_CASE("io load: one of -w -r -W -R switches the others off") {
 }
 
 TEST_CASE("io load: values may be written as ior takes them") {
-  for (const std::vector<std::string>& args : {std::vector<std::string>{"-b", "4K"}, {"-b=4k"}, {"-b4k"}, {"--block", "4KiB"}, {"--block=4096"}})
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"-b", "4K"}, {"-b=4k"}, {"-b4k"}, {"--block", "4KiB"}, {"--block=4096"}})
     CHECK(good([&] {
             auto all = args;
             all.insert(all.end(), {"-t", "1k"});
             return all;
-          }()).block == 4096);
+          }())
+              .block == 4096);
   CHECK(good({"-b", "2g"}).block == 2147483648u);
   CHECK(good({"-b", "1T"}).block == 1099511627776u);
   CHECK(good({"-b", "3m", "-t", "512k"}).transfer == 524288);
@@ -137,11 +141,15 @@ TEST_CASE("io load: the help fits 80 columns and names every option once") {
 
 TEST_CASE("io load: hints come from variables and from a file, as ior takes them") {
   std::map<std::string, std::string> hints;
-  REQUIRE(add_hints({"IOR_HINT__MPI__cb_nodes=4", "PATH=/bin", "IOR_HINT__MPI__=x", "IOR_HINT__MPI__a_b=c=d"}, "", "", hints));
+  REQUIRE(add_hints({"IOR_HINT__MPI__cb_nodes=4", "PATH=/bin", "IOR_HINT__MPI__=x", "IOR_HINT__MPI__a_b=c=d"}, "", "",
+                    hints));
   CHECK(hints == std::map<std::string, std::string>{{"cb_nodes", "4"}, {"a_b", "c=d"}});
-  const char* file = "# a comment\n\nIOR_HINT__MPI__cb_nodes = 8\nsetenv IOR_HINT__MPI__striping_unit 1048576\r\nexport IOR_HINT__MPI__x=y\nIOR_HINT__GPFS__z=1";
+  const char* file =
+      "# a comment\n\nIOR_HINT__MPI__cb_nodes = 8\nsetenv IOR_HINT__MPI__striping_unit 1048576\r\nexport "
+      "IOR_HINT__MPI__x=y\nIOR_HINT__GPFS__z=1";
   REQUIRE(add_hints({}, file, "hints", hints));
-  CHECK(hints == std::map<std::string, std::string>{{"cb_nodes", "8"}, {"a_b", "c=d"}, {"striping_unit", "1048576"}, {"x", "y"}});
+  CHECK(hints == std::map<std::string, std::string>{
+                     {"cb_nodes", "8"}, {"a_b", "c=d"}, {"striping_unit", "1048576"}, {"x", "y"}});
   const auto refused = add_hints({}, "IOR_HINT__MPI__x=y\ncb_nodes=4\n", "hints", hints);
   REQUIRE_FALSE(refused);
   CHECK(has(refused.error().what, "line 2 of hints is no hint: 'cb_nodes=4'"));
@@ -193,7 +201,8 @@ TEST_CASE("io load: the pieces of all tasks cover the shared file once") {
   CHECK(layout.file_bytes() == 3 * 5 * 48);
   std::set<std::uint64_t> offsets;
   for (int owner = 0; owner < tasks; ++owner)
-    for (std::uint64_t k = 0; k < layout.pieces(); ++k) CHECK(offsets.insert(layout.offset(layout.piece(k), owner)).second);
+    for (std::uint64_t k = 0; k < layout.pieces(); ++k)
+      CHECK(offsets.insert(layout.offset(layout.piece(k), owner)).second);
   CHECK(offsets.size() == 45);
   CHECK(*offsets.rbegin() == layout.file_bytes() - 16);
   // segment 1, task 2, second transfer
@@ -246,7 +255,8 @@ TEST_CASE("io load: BT's cells cover the grid once, one of each rank in every sl
     CAPTURE(side);
     CAPTURE(points);
     const int ranks = side * side;
-    std::vector<int> owners(static_cast<std::size_t>(points) * static_cast<std::size_t>(points) * static_cast<std::size_t>(points), 0);
+    std::vector<int> owners(
+        static_cast<std::size_t>(points) * static_cast<std::size_t>(points) * static_cast<std::size_t>(points), 0);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto cells = cells_of(rank, ranks, points);
       REQUIRE(cells.size() == static_cast<std::size_t>(side));
@@ -255,12 +265,14 @@ TEST_CASE("io load: BT's cells cover the grid once, one of each rank in every sl
         for (const Cell& cell : cells) slabs.insert(cell.low[axis]);
         CHECK(slabs.size() == cells.size());
       }
-      CHECK(std::is_sorted(cells.begin(), cells.end(), [](const Cell& a, const Cell& b) { return a.low[2] < b.low[2]; }));
+      CHECK(
+          std::is_sorted(cells.begin(), cells.end(), [](const Cell& a, const Cell& b) { return a.low[2] < b.low[2]; }));
       for (const Cell& cell : cells)
         for (int z = 0; z < cell.size[2]; ++z)
           for (int y = 0; y < cell.size[1]; ++y)
             for (int x = 0; x < cell.size[0]; ++x)
-              ++owners[static_cast<std::size_t>(((cell.low[2] + z) * points + cell.low[1] + y) * points + cell.low[0] + x)];
+              ++owners[static_cast<std::size_t>(((cell.low[2] + z) * points + cell.low[1] + y) * points + cell.low[0] +
+                                                x)];
     }
     CHECK(std::all_of(owners.begin(), owners.end(), [](int times) { return times == 1; }));
   }

@@ -20,8 +20,7 @@ struct Page {
     put(time);
     put(std::uint64_t{0});
   }
-  template <typename T>
-  void put(const T& value) {
+  template <typename T> void put(const T& value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes.insert(bytes.end(), from, from + sizeof value);
   }
@@ -85,7 +84,8 @@ TEST_CASE("io: pages of the kernel's ring buffer are told apart") {
   page.head(29, 0);  // the end, whatever stands behind it
   page.put(std::uint32_t{0xffffffff});
   const std::uint64_t late = 1050 + 3 + (2ull << 27), stamp = 9 + (5ull << 27);
-  CHECK(seen(page.done()) == std::vector<Seen>{{1000, 1, 8}, {1050, 7, 160}, {late + 4, 3, 4}, {late + 15, 4, 4}, {stamp + 1, 5, 4}});
+  CHECK(seen(page.done()) ==
+        std::vector<Seen>{{1000, 1, 8}, {1050, 7, 160}, {late + 4, 3, 4}, {late + 15, 4, 4}, {stamp + 1, 5, 4}});
 }
 
 TEST_CASE("io: what a page lost is told") {
@@ -105,7 +105,8 @@ TEST_CASE("io: a page that is cut short or damaged ends where it does") {
   page.event(1, {1, 2, 3});
   page.event(1, std::vector<std::uint32_t>(30, 9));
   const auto whole = page.done();
-  for (std::size_t length = 0; length < 200; ++length) CHECK(seen({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}).size() <= 2);
+  for (std::size_t length = 0; length < 200; ++length)
+    CHECK(seen({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}).size() <= 2);
   for (std::size_t at = 16; at < 180; ++at) {
     auto damaged = whole;
     damaged[at] = std::byte{0xff};
@@ -132,13 +133,18 @@ Watched watched(std::uint16_t function, bool size_is_result = false) {
 
 TEST_CASE("io: entries and exits become calls") {
   std::vector<Kept> kept;
-  auto keep = [&](std::int32_t thread, const Record& record, std::uint64_t, const std::string& path) { kept.push_back({thread, record, path}); };
+  auto keep = [&](std::int32_t thread, const Record& record, std::uint64_t, const std::string& path) {
+    kept.push_back({thread, record, path});
+  };
   Calls<decltype(keep)> calls(keep);
-  const Watched seven = watched(7), seven_by_result = watched(7, true), eight = watched(8), eight_by_result = watched(8, true), nine = watched(9);
-  const auto enter = [&](std::uint64_t time, int thread, const Watched& what, std::uint64_t stack = 0, std::uint64_t size = unknown) {
+  const Watched seven = watched(7), seven_by_result = watched(7, true), eight = watched(8),
+                eight_by_result = watched(8, true), nine = watched(9);
+  const auto enter = [&](std::uint64_t time, int thread, const Watched& what, std::uint64_t stack = 0,
+                         std::uint64_t size = unknown) {
     calls.take({time, thread, &what, false, stack, size, unknown, 64, 5, {}});
   };
-  const auto leave = [&](std::uint64_t time, int thread, const Watched& what, std::int64_t result, std::uint64_t stack = 0) {
+  const auto leave = [&](std::uint64_t time, int thread, const Watched& what, std::int64_t result,
+                         std::uint64_t stack = 0) {
     calls.take({time, thread, &what, true, stack, static_cast<std::uint64_t>(result), unknown, unknown, unknown, {}});
   };
   const auto flags = [&](std::size_t k) { return kept.at(k).record.flags; };
@@ -151,9 +157,12 @@ TEST_CASE("io: entries and exits become calls") {
     leave(14, 2, seven_by_result, 4096);
     leave(20, 1, seven, 0);
     REQUIRE(kept.size() == 3);
-    CHECK((kept[0].thread == 1 && kept[0].record.function == 8 && kept[0].record.depth == 1 && flags(0) == flag_failed && kept[0].record.size == 0));
-    CHECK((kept[1].thread == 2 && kept[1].record.size == 4096 && flags(1) == 0 && kept[1].record.offset == 64 && kept[1].record.file == 5));
-    CHECK((kept[2].record.begin == 10 && kept[2].record.end == 20 && kept[2].record.depth == 0 && kept[2].record.size == 100));
+    CHECK((kept[0].thread == 1 && kept[0].record.function == 8 && kept[0].record.depth == 1 &&
+           flags(0) == flag_failed && kept[0].record.size == 0));
+    CHECK((kept[1].thread == 2 && kept[1].record.size == 4096 && flags(1) == 0 && kept[1].record.offset == 64 &&
+           kept[1].record.file == 5));
+    CHECK((kept[2].record.begin == 10 && kept[2].record.end == 20 && kept[2].record.depth == 0 &&
+           kept[2].record.size == 100));
   }
   SUBCASE("an exit without its entry is none") {
     leave(5, 1, seven, 0);
@@ -243,7 +252,8 @@ TEST_CASE("io: entries and exits become calls") {
 
 TEST_CASE("io: the specification of what is watched") {
   auto spec = parse_spec(
-      "tracing /sys/kernel/tracing/instances/a b\nfolder /tmp/x\nhost n1\nmost 1000\nskip sh\nskip my prog\ncalls 21 22\n"
+      "tracing /sys/kernel/tracing/instances/a b\nfolder /tmp/x\nhost n1\nmost 1000\nskip sh\nskip my prog\ncalls 21 "
+      "22\n"
       "attached 70 /usr/bin/a server\nthread 71 70\ncall 3 17 r @40 @16:i32\n"
       "entry 100 24\nentry 102 28\nexit 101 40\n"
       "probe 4 all both 16 32 @24:i32 null @28*@36 - r @44\nprobe 5 attached entry 16 0 - never @24:u32 - - -\n");
@@ -253,17 +263,23 @@ TEST_CASE("io: the specification of what is watched") {
   CHECK(spec->skipped == std::set<std::string, std::less<>>{"sh", "my prog"});
   CHECK((spec->attached.at(70) == "/usr/bin/a server" && spec->threads.at(71) == 70));
   const Watched& call = spec->calls.at(17);
-  CHECK((call.function == 3 && call.size.part.from == Part::result && call.offset.at == 40 && call.file.from == Part::entry && call.file.width == Width::i32));
+  CHECK((call.function == 3 && call.size.part.from == Part::result && call.offset.at == 40 &&
+         call.file.from == Part::entry && call.file.width == Width::i32));
   const Watched& probe = spec->probes.at(4);
-  CHECK((probe.function == 4 && !probe.attached_only && !probe.entry_only && probe.entry_stack == 16 && probe.exit_stack == 32 && probe.path == 44));
-  CHECK((probe.fails == Fails::null && probe.result.at == 24 && probe.result.width == Width::i32 && probe.file.from == Part::result));
+  CHECK((probe.function == 4 && !probe.attached_only && !probe.entry_only && probe.entry_stack == 16 &&
+         probe.exit_stack == 32 && probe.path == 44));
+  CHECK((probe.fails == Fails::null && probe.result.at == 24 && probe.result.width == Width::i32 &&
+         probe.file.from == Part::result));
   CHECK((probe.size.part.at == 28 && probe.size.factor.at == 36 && probe.offset.from == Part::none));
   CHECK((spec->entries == std::map<std::uint32_t, std::uint32_t>{{100, 24}, {102, 28}} && spec->exits.at(101) == 40));
   const Watched& entry = spec->probes.at(5);
   CHECK((entry.attached_only && entry.entry_only && entry.size.part.width == Width::u32));
-  for (const char* bad : {"call 3 17 r", "call x 17 r - -", "call 3 17 @x - -", "call 3 17 @99999 - -", "nonsense 1", "calls 1", "probe 1 2 r - -", "attached 5", "thread 5",
-                          "probe 4 some both 16 32 @24 null - - - -", "probe 4 all both 16 32 r null - - - -", "probe 4 all both 16 32 @24 odd - - - -",
-                          "probe 4 all both 16 32 @24 null - - -", "probe 4 all both 16 32 @24:i16 null - - - -", "probe 4 all 1 16 32 @24 null - - - -", "entry 7", "exit x 8", "call 3 17 @8*- - -"}) {
+  for (const char* bad :
+       {"call 3 17 r", "call x 17 r - -", "call 3 17 @x - -", "call 3 17 @99999 - -", "nonsense 1", "calls 1",
+        "probe 1 2 r - -", "attached 5", "thread 5", "probe 4 some both 16 32 @24 null - - - -",
+        "probe 4 all both 16 32 r null - - - -", "probe 4 all both 16 32 @24 odd - - - -",
+        "probe 4 all both 16 32 @24 null - - -", "probe 4 all both 16 32 @24:i16 null - - - -",
+        "probe 4 all 1 16 32 @24 null - - - -", "entry 7", "exit x 8", "call 3 17 @8*- - -"}) {
     const auto refused = parse_spec("tracing a\nfolder b\nhost c\n" + std::string(bad) + "\n");
     REQUIRE(!refused);
     CHECK(refused.error().what.find(bad) != std::string::npos);

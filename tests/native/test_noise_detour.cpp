@@ -25,8 +25,9 @@ TEST_CASE("steps above the threshold are detours, and keeping one is not taken f
   std::vector<std::uint64_t> times{0, 10, 20, 520, 610, 620, 720, 730, 1000};
   std::size_t at = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> kept;
-  const LoopSeen seen = watch_ticks([&] { return times[at++]; }, 725, 100,
-                                    [&](std::uint64_t begin, std::uint64_t length) { kept.emplace_back(begin, length); });
+  const LoopSeen seen =
+      watch_ticks([&] { return times[at++]; }, 725, 100,
+                  [&](std::uint64_t begin, std::uint64_t length) { kept.emplace_back(begin, length); });
   CHECK(kept == std::vector<std::pair<std::uint64_t, std::uint64_t>>{{20, 500}});
   CHECK(seen.gaps == 1);
   CHECK(seen.lost == 500);
@@ -35,7 +36,8 @@ TEST_CASE("steps above the threshold are detours, and keeping one is not taken f
 }
 
 TEST_CASE("a window that is over before it began sees nothing") {
-  const LoopSeen seen = watch_ticks([] { return std::uint64_t{50}; }, 10, 5, [](std::uint64_t, std::uint64_t) { FAIL("a detour"); });
+  const LoopSeen seen =
+      watch_ticks([] { return std::uint64_t{50}; }, 10, 5, [](std::uint64_t, std::uint64_t) { FAIL("a detour"); });
   CHECK(seen.loops == 0);
   CHECK(seen.gaps == 0);
 }
@@ -77,11 +79,13 @@ TEST_CASE("lists of CPUs") {
   };
   CHECK(list("") == std::vector<int>{});
   CHECK(list("3,0-1,1") == std::vector<int>{0, 1, 3});
-  for (const char* bad : {"a", "-1", "3-1", "1,", "1,,2", "0-99999999", "1 2"}) CHECK(list(bad) == std::vector<int>{-1});
+  for (const char* bad : {"a", "-1", "3-1", "1,", "1,,2", "0-99999999", "1 2"})
+    CHECK(list(bad) == std::vector<int>{-1});
 }
 
 TEST_CASE("options of the detour are read, and nonsense names itself") {
-  auto fine = parse_detour_options({"--dir", "d", "--cpus", "0,2", "--method", "both", "--duration-s", "2", "--threshold-s", "1e-6"});
+  auto fine = parse_detour_options(
+      {"--dir", "d", "--cpus", "0,2", "--method", "both", "--duration-s", "2", "--threshold-s", "1e-6"});
   REQUIRE(fine);
   CHECK(fine->cpus == std::vector<int>{0, 2});
   CHECK(fine->detour);
@@ -89,9 +93,11 @@ TEST_CASE("options of the detour are read, and nonsense names itself") {
   CHECK(fine->threshold_s == 1e-6);
   CHECK_FALSE(parse_detour_options({}));
   CHECK(parse_detour_options({"--check"}));
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"--dir", "d", "--method", "magic"}, {"--dir", "d", "--duration-s", "0"}, {"--dir", "d", "--window-s", "-1"},
-           {"--dir", "d", "--what", "1"}, {"--dir"}}) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{{"--dir", "d", "--method", "magic"},
+                                                                                    {"--dir", "d", "--duration-s", "0"},
+                                                                                    {"--dir", "d", "--window-s", "-1"},
+                                                                                    {"--dir", "d", "--what", "1"},
+                                                                                    {"--dir"}}) {
     const auto refused = parse_detour_options(args);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == "noise.bad_option");

@@ -256,5 +256,6 @@ TEST_CASE("the detectable burst: none of a design too small, else found with the
 }
 
 TEST_CASE("a period shorter than twice the shortest burst leaves nothing to detect") {
-  CHECK_FALSE(detectable_burst_s(run_of(12), {{15}, {1.0}, 0.05}, 1.5 * shortest_s, shortest_s, options_of(99), 0.9, 5));
+  CHECK_FALSE(
+      detectable_burst_s(run_of(12), {{15}, {1.0}, 0.05}, 1.5 * shortest_s, shortest_s, options_of(99), 0.9, 5));
 }

@@ -63,14 +63,15 @@ bool all_stopped(const std::vector<pid_t>& pids) {
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool is_there(const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   return ::stat(path.c_str(), &found) == 0;
 }
 
 // Forks a child each few ms, each with a child of its own.
 const char* const forker = "while :; do (sleep 0.003 & wait); done";
 // Twice forked, in a session of its own, its first process gone: what daemon(3) does.
-const char* const daemoniser = "(setsid sh -c 'echo $$ > $SONDE_AGENT_DIR/pid; while :; do sleep 0.01; done' & ) ; exit 0";
+const char* const daemoniser =
+    "(setsid sh -c 'echo $$ > $SONDE_AGENT_DIR/pid; while :; do sleep 0.01; done' & ) ; exit 0";
 
 }  // namespace
 
@@ -181,8 +182,10 @@ TEST_CASE("the stop command comes before SIGTERM, and one that hangs does not ho
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
   const std::string note = "/tmp/sonde-test-asked-" + std::to_string(::getpid());
-  auto spec = spec_of("trap 'echo term >> " + note + "; exit 0' TERM; while [ ! -e $SONDE_AGENT_DIR/end ]; do sleep 0.01; done; "
-                      "echo asked >> " + note);
+  auto spec = spec_of("trap 'echo term >> " + note +
+                      "; exit 0' TERM; while [ ! -e $SONDE_AGENT_DIR/end ]; do sleep 0.01; done; "
+                      "echo asked >> " +
+                      note);
   spec.stop_command = "touch $SONDE_AGENT_DIR/end";
   ::unlink(note.c_str());
   REQUIRE(keeper->start(spec));
@@ -286,7 +289,9 @@ TEST_CASE("start-stop: a pause ends the agent, a resume starts it anew in an emp
   const Marked mark;
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  auto spec = spec_of("[ ! -e $SONDE_AGENT_DIR/sub ] || exit 4; mkdir $SONDE_AGENT_DIR/sub; touch $SONDE_AGENT_DIR/up; exec sleep 1000");
+  auto spec = spec_of(
+      "[ ! -e $SONDE_AGENT_DIR/sub ] || exit 4; mkdir $SONDE_AGENT_DIR/sub; touch $SONDE_AGENT_DIR/up; exec sleep "
+      "1000");
   spec.pause = AgentSpec::start_stop;
   spec.ready = "file:{dir}/up";
   REQUIRE(keeper->start(spec));
@@ -424,8 +429,9 @@ TEST_CASE("CPU of children that the agent waits for, and of threads that ended, 
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
   // Each subshell counts for some 10 ms and is waited for by the agent, which itself does next to nothing.
-  REQUIRE(keeper->start(spec_of("n=0; while [ $n -lt 8 ]; do (k=0; while [ $k -lt 40000 ]; do k=$((k+1)); done); n=$((n+1)); done; "
-                                "touch $SONDE_AGENT_DIR/over; exec sleep 1000")));
+  REQUIRE(keeper->start(
+      spec_of("n=0; while [ $n -lt 8 ]; do (k=0; while [ $k -lt 40000 ]; do k=$((k+1)); done); n=$((n+1)); done; "
+              "touch $SONDE_AGENT_DIR/over; exec sleep 1000")));
   const std::string folder = keeper->usage()->folder;
   REQUIRE(soon([&] { return is_there(folder + "/over"); }));
   const double alive_s = keeper->usage()->cpu_s;
@@ -474,7 +480,8 @@ TEST_CASE("kill -9 of the keeper: a daemon that shed its environment is ended, t
   const std::string told = "/tmp/sonde-test-shed-" + std::to_string(::getpid());
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  auto spec = spec_of("env -i setsid /bin/sh -c 'echo $$ > " + told + "; while :; do /bin/sleep 0.05; done' & exec sleep 1000");
+  auto spec =
+      spec_of("env -i setsid /bin/sh -c 'echo $$ > " + told + "; while :; do /bin/sleep 0.05; done' & exec sleep 1000");
   spec.ready = "file:" + told;
   REQUIRE(keeper->start(spec));
   pid_t daemon = 0;
@@ -529,7 +536,8 @@ TEST_CASE("a keeper that is told to end says by whom, also in the middle of a re
     REQUIRE(keeper);
     auto spec = spec_of(asked ? "kill -TERM $PPID; sleep 1000" : "sleep 1000");
     if (asked) spec.ready = "file:{dir}/never";
-    const std::string who = "the agent's keeper (process " + std::to_string(keeper->pid()) + ") was told to end by signal 15 (SIGTERM) from ";
+    const std::string who = "the agent's keeper (process " + std::to_string(keeper->pid()) +
+                            ") was told to end by signal 15 (SIGTERM) from ";
     auto done = keeper->start(spec);
     if (!asked) {
       REQUIRE(done);
@@ -540,7 +548,9 @@ TEST_CASE("a keeper that is told to end says by whom, also in the middle of a re
     }
     REQUIRE_FALSE(done);
     CHECK(done.error().code == "noise.agent_keeper_died");
-    CHECK(holds(done.error().what, who + (asked ? "sh (" : read_process(::getpid()).command + " (process " + std::to_string(::getpid()) + ")")));
+    CHECK(holds(
+        done.error().what,
+        who + (asked ? "sh (" : read_process(::getpid()).command + " (process " + std::to_string(::getpid()) + ")")));
     CHECK(keeper->pid() == -1);
     CHECK(mark.left().empty());
   }
@@ -604,8 +614,9 @@ TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and 
     if (rank == 0) {
       auto keeper = Keeper::fork();
       // Paused only with all of its processes there: on a busy machine it is ready before it has begun them.
-      const bool good = keeper && keeper->start(spec_of("trap 'exit 0' TERM; (setsid sleep 1000 &); while :; do sleep 0.1; done")) &&
-                        soon([&] { return mark.left().size() >= 3; }) && (!paused || keeper->pause());
+      const bool good =
+          keeper && keeper->start(spec_of("trap 'exit 0' TERM; (setsid sleep 1000 &); while :; do sleep 0.1; done")) &&
+          soon([&] { return mark.left().size() >= 3; }) && (!paused || keeper->pause());
       const pid_t pid = good ? keeper->pid() : -1;
       if (::write(ends[1], &pid, sizeof pid) != sizeof pid) ::_exit(1);
       while (true) ::pause();
@@ -633,7 +644,8 @@ TEST_CASE("a folder that a killed keeper and a killed rank left is removed by th
   REQUIRE(first);
   REQUIRE(second);
   REQUIRE(first->start(spec_of("exec sleep 1000")));
-  const std::string held = first->usage()->folder, left = above + "/sonde-agent-abcdef", young = above + "/sonde-agent-123456";
+  const std::string held = first->usage()->folder, left = above + "/sonde-agent-abcdef",
+                    young = above + "/sonde-agent-123456";
   const timespec old[2] = {{::time(nullptr) - 3600, 0}, {::time(nullptr) - 3600, 0}};
   for (const auto& path : {left, young}) ::mkdir(path.c_str(), 0700);
   for (const auto& path : {left, held}) ::utimensat(AT_FDCWD, path.c_str(), old, 0);
@@ -745,7 +757,9 @@ namespace {
 // Maps a name in /dev/shm, and leaves it there.
 std::string mapper(const std::string& name) {
   return "exec python3 -c \"import mmap, os, pathlib, time\n"
-         "f = open('/dev/shm/" + name + "', 'a+b')\n"
+         "f = open('/dev/shm/" +
+         name +
+         "', 'a+b')\n"
          "f.truncate(4096)\n"
          "m = mmap.mmap(f.fileno(), 4096)\n"
          "pathlib.Path(os.environ['SONDE_AGENT_DIR'], 'mapped').touch()\n"
@@ -773,7 +787,8 @@ TEST_CASE("names in /dev/shm that an agent made and left go with it") {
 
 TEST_CASE("names in /dev/shm that were there before, or that others use, stay") {
   const Marked mark;
-  const std::string before = "sonde-test-before-" + std::to_string(::getpid()), shared = "sonde-test-shared-" + std::to_string(::getpid());
+  const std::string before = "sonde-test-before-" + std::to_string(::getpid()),
+                    shared = "sonde-test-shared-" + std::to_string(::getpid());
   std::ofstream("/dev/shm/" + before).put('x');
   auto one = Keeper::fork(), other = Keeper::fork();
   REQUIRE(one);

@@ -26,7 +26,7 @@ TEST_CASE("names below /dev/shm among a process's mappings; those that are gone 
 
 // Between open and read of /proc/…/maps the process may go, and its parent wait for it: the read then fails with ESRCH.
 TEST_CASE("a process that ends while its mappings are read has none, and is no reason to end oneself") {
-  struct sigaction ignored {}, before {};
+  struct sigaction ignored{}, before{};
   ignored.sa_handler = SIG_IGN;  // nobody waits for them: they are gone at once
   ::sigaction(SIGCHLD, &ignored, &before);
   SharedNames names;

@@ -16,12 +16,12 @@ constexpr std::int64_t ms = 1'000'000, s = 1'000 * ms;
 // Time that passes only when somebody works or sleeps. A clock call costs 100 ns of CPU time.
 struct FakeClock final : SourceClock {
   std::int64_t now = 1'000 * s + 123 * ms, cpu = 0;
-  std::int64_t end = 0;                  // real time at which it says stop; 0 never
-  std::int64_t share = 1;                // real time that passes for each ns of CPU time
-  std::int64_t wake_cost = 5'000;        // CPU time of a wake-up
+  std::int64_t end = 0;                                        // real time at which it says stop; 0 never
+  std::int64_t share = 1;                                      // real time that passes for each ns of CPU time
+  std::int64_t wake_cost = 5'000;                              // CPU time of a wake-up
   std::vector<std::pair<std::int64_t, std::int64_t>> stopped;  // (from, for): as by SIGSTOP
-  std::int64_t set_at = 0, set_by = 0;   // somebody sets the clock
-  std::int64_t ahead = 7 * s;            // real minus monotonic
+  std::int64_t set_at = 0, set_by = 0;                         // somebody sets the clock
+  std::int64_t ahead = 7 * s;                                  // real minus monotonic
 
   std::int64_t real_ns() override { return now; }
   std::int64_t monotonic_ns() override { return now - ahead; }
@@ -71,7 +71,8 @@ Trace trace(SourceOptions options, FakeClock& clock, double phase_s = 0) {
   Pieces pieces(100.0);  // ns a word: small ones, as summing takes real time and moves no clock here
   const Grid grid(std::llround(options.period_s * 1e9), std::llround(phase_s * 1e9));
   Trace out;
-  out.totals = run_source(options, grid, clock, *array, pieces, [&](const Burst& b, const SourceTotals&) { out.bursts.push_back(b); });
+  out.totals = run_source(options, grid, clock, *array, pieces,
+                          [&](const Burst& b, const SourceTotals&) { out.bursts.push_back(b); });
   return out;
 }
 
@@ -155,7 +156,8 @@ TEST_CASE("a source that was stopped skips to the next point, counts what it lef
   const Trace t = trace(asked(0.01, 1), clock);
   const auto points = t.points(clock);
   CHECK(std::set<std::int64_t>(points.begin(), points.end()).size() == points.size());
-  CHECK(points == std::vector<std::int64_t>{first, first + s, first + 2 * s, first + 6 * s, first + 7 * s, first + 8 * s, first + 9 * s});
+  CHECK(points == std::vector<std::int64_t>{first, first + s, first + 2 * s, first + 6 * s, first + 7 * s,
+                                            first + 8 * s, first + 9 * s});
   CHECK(t.totals.skipped == 3);
   CHECK(t.bursts[3].skipped == 3);
 }
@@ -258,8 +260,9 @@ TEST_CASE("what a source cannot do is refused with what it can") {
 }
 
 TEST_CASE("options are read, and nonsense names itself") {
-  auto parsed = parse_source_options({"--level", "0.01", "--period-s", "0.5", "--words", "1000", "--core", "1", "--phase-s",
-                                      "0.1", "--seed", "3", "--record", "a.blk", "--duration-s", "2", "--until-eof", "--host", "n1"});
+  auto parsed = parse_source_options({"--level", "0.01", "--period-s", "0.5", "--words", "1000", "--core", "1",
+                                      "--phase-s", "0.1", "--seed", "3", "--record", "a.blk", "--duration-s", "2",
+                                      "--until-eof", "--host", "n1"});
   REQUIRE(parsed);
   CHECK(parsed->level == 0.01);
   CHECK(parsed->period_s == 0.5);
@@ -269,10 +272,15 @@ TEST_CASE("options are read, and nonsense names itself") {
   CHECK(parsed->record == "a.blk");
   CHECK(parsed->until_eof);
   CHECK(parsed->host == "n1");
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"--level"}, {"--level", "much"}, {"--lvl", "0.1"}, {"--level", "0.1", "--core", "-1"},
-           {"--level", "0.1", "--phase-s", "0", "--unsync"}, {"--level", "0.1", "--core", "0", "--free"},
-           {"--level", "0.1", "--words", "1.5"}, {"--level", "0.1", "extra"}}) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"--level"},
+                                             {"--level", "much"},
+                                             {"--lvl", "0.1"},
+                                             {"--level", "0.1", "--core", "-1"},
+                                             {"--level", "0.1", "--phase-s", "0", "--unsync"},
+                                             {"--level", "0.1", "--core", "0", "--free"},
+                                             {"--level", "0.1", "--words", "1.5"},
+                                             {"--level", "0.1", "extra"}}) {
     const auto refused = parse_source_options(args);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == "noise.bad_option");

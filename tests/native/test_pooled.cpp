@@ -33,7 +33,8 @@ std::vector<WeightedSample> one_batch(const Vector& x) {
 Vector delays(sonde::Random& random, std::size_t n, double tick) {
   Vector out(n);
   for (double& v : out) {
-    v = 2e-6 * std::exp(0.2 * (std::sqrt(-2 * std::log(1 - random.uniform())) * std::cos(6.283185307179586 * random.uniform())));
+    v = 2e-6 * std::exp(0.2 * (std::sqrt(-2 * std::log(1 - random.uniform())) *
+                               std::cos(6.283185307179586 * random.uniform())));
     if (tick > 0) v = tick * std::floor(v / tick + random.uniform());
   }
   return out;

@@ -46,8 +46,8 @@ struct Ending {
 };
 
 /// Feeds epochs of `length` until the rule decides or `most` were given; each sample is of epoch e.
-Ending feed(const std::string& spec, const std::function<double(int e, Random&)>& sample, const RuleContext& context = {},
-            int most = 2000, std::size_t length = 50, std::uint64_t seed = 5) {
+Ending feed(const std::string& spec, const std::function<double(int e, Random&)>& sample,
+            const RuleContext& context = {}, int most = 2000, std::size_t length = 50, std::uint64_t seed = 5) {
   const auto rule = made(spec, context);
   Random random(seed);
   Vector epoch(length);
@@ -132,8 +132,9 @@ TEST_CASE("every rule: a decision is repeated, and nothing changes any more") {
 }
 
 TEST_CASE("every rule: the cap is met to the sample, and never told as convergence") {
-  for (const std::string spec : {"fixed:100000", "ci:0.0001%", "spectral:level=0.0001%", "lognormal:0.0001%", "entropy:0.000001",
-                                  "clustbench-fft:criterion=1,most=1e6,every=1000", "clustbench-modified:criterion=1,most=1e6,every=1000"}) {
+  for (const std::string spec :
+       {"fixed:100000", "ci:0.0001%", "spectral:level=0.0001%", "lognormal:0.0001%", "entropy:0.000001",
+        "clustbench-fft:criterion=1,most=1e6,every=1000", "clustbench-modified:criterion=1,most=1e6,every=1000"}) {
     CAPTURE(spec);
     for (const std::uint64_t cap : {1, 49, 50, 51, 999, 1000, 4321}) {
       const Ending end = feed(spec, lognormal, {cap, 0, 1});
@@ -187,8 +188,9 @@ TEST_CASE("every rule: NaN and infinity are counted and change nothing else") {
 }
 
 TEST_CASE("every rule: memory stays bounded over 100,000 epochs") {
-  for (const std::string spec : {"fixed:1e9", "ci:0.0001%,patience=100", "spectral:level=0.0001%,patience=100", "lognormal:0.0001%",
-                                  "entropy:0.000001", "clustbench-fft:criterion=1", "clustbench-modified:criterion=1"}) {
+  for (const std::string spec :
+       {"fixed:1e9", "ci:0.0001%,patience=100", "spectral:level=0.0001%,patience=100", "lognormal:0.0001%",
+        "entropy:0.000001", "clustbench-fft:criterion=1", "clustbench-modified:criterion=1"}) {
     CAPTURE(spec);
     const auto rule = made(spec, {std::uint64_t(1) << 60, 0, 1});
     Random random(2);
@@ -423,8 +425,9 @@ TEST_CASE("clustbench: no power is no likeness; it goes on to its own limit") {
   const auto zero = [](int, Random&) { return 0.0; };
   CHECK(feed("clustbench-fft", constant).decision == Decision::converged);
   CHECK(feed("clustbench-fft", constant).used == 20);
-  for (const auto& [spec, sample] : {std::pair<std::string, std::function<double(int, Random&)>>{"clustbench-fft", zero},
-                                     {"clustbench-modified", zero}}) {
+  for (const auto& [spec, sample] :
+       {std::pair<std::string, std::function<double(int, Random&)>>{"clustbench-fft", zero},
+        {"clustbench-modified", zero}}) {
     const Ending end = feed(spec, sample);
     CHECK(end.decision == Decision::cap);
     CHECK(end.used == 1000);

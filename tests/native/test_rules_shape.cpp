@@ -65,7 +65,8 @@ TEST_CASE("a wider law needs more samples") {
 TEST_CASE("spectral: one change of level is a drift") {
   const Ending end = feed("spectral", [](int e, Random& r) { return lognormal(r) * (e < 40 ? 1.0 : 1.5); }, 120);
   // It may converge before the change; made impossible by asking for more than 40 epochs can give.
-  const Ending strict = feed("spectral:level=0.0005", [](int e, Random& r) { return lognormal(r) * (e < 40 ? 1.0 : 1.5); }, 400);
+  const Ending strict =
+      feed("spectral:level=0.0005", [](int e, Random& r) { return lognormal(r) * (e < 40 ? 1.0 : 1.5); }, 400);
   CHECK(end.decision != Decision::proceed);
   CHECK(strict.decision == Decision::drift);
   CHECK(strict.why.find("level differs") != std::string::npos);
@@ -75,7 +76,8 @@ TEST_CASE("spectral: a rhythm that appears half way is a drift although the leve
   int k = 0;
   const Ending end = feed(
       "spectral:level=0.0005,distance=0.001",
-      [&k](int e, Random& r) { return 2e-6 * std::exp(0.1 * normal(r) + (e < 60 ? 0.0 : 0.3 * std::sin(1.57 * k++))); }, 400);
+      [&k](int e, Random& r) { return 2e-6 * std::exp(0.1 * normal(r) + (e < 60 ? 0.0 : 0.3 * std::sin(1.57 * k++))); },
+      400);
   CHECK(end.decision == Decision::drift);
 }
 
@@ -153,11 +155,15 @@ TEST_CASE("spectral: a warm-up is no drift") {
 
 TEST_CASE("spectral: goes on while a tone grows, stops on white") {
   int k = 0;
-  const auto tone = [&k](int e, Random& r) { return 2e-6 * std::exp(0.1 * normal(r) + 0.004 * e * std::sin(1.57 * k++)); };
+  const auto tone = [&k](int e, Random& r) {
+    return 2e-6 * std::exp(0.1 * normal(r) + 0.004 * e * std::sin(1.57 * k++));
+  };
   const Ending grows = feed("spectral", tone, 100);
   CHECK(grows.decision != Decision::converged);
   CHECK(grows.why.find("spectrum differs") != std::string::npos);
-  CHECK(feed("spectral", [](int, Random& r) { return 2e-6 * std::exp(0.1 * normal(r)); }, 100).decision == Decision::converged);
+  CHECK(feed(
+            "spectral", [](int, Random& r) { return 2e-6 * std::exp(0.1 * normal(r)); }, 100)
+            .decision == Decision::converged);
 }
 
 TEST_CASE("spectral: one outlier does not outweigh all other epochs") {

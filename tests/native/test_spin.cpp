@@ -6,8 +6,8 @@
 
 #include "core/spin.hpp"
 
-using sonde::Spin;
 using sonde::now_ns;
+using sonde::Spin;
 
 TEST_CASE("spin: never, where it is told so") {
   Spin spin(0);
@@ -21,8 +21,7 @@ TEST_CASE("spin: a fixed time is looked for whatever comes, and no longer than i
   for (int k = 0; k < 3; ++k) {
     const std::int64_t begin = now_ns();
     REQUIRE(spin.begin());
-    while (spin.again()) {
-    }
+    while (spin.again()) {}
     CHECK(now_ns() - begin >= 5'000'000);
   }
   REQUIRE(spin.begin(now_ns()));
@@ -39,8 +38,7 @@ TEST_CASE("spin: looks in vain make it sleep, short sleeps make it look again") 
   Spin spin;
   int looked = 0;
   for (; spin.begin() && looked < 1000; ++looked)
-    while (spin.again()) {
-    }
+    while (spin.again()) {}
   CHECK(looked > 0);
   CHECK(looked < 1000);
   spin.slept(1'000'000'000);
@@ -58,8 +56,7 @@ TEST_CASE("spin: where both sleep because both do it is tried now and then, and 
   const auto clock = +[] { return now += 1000; };
   Spin spin(-1, {.most_ns = 50'000, .late_ns = 3'600'000'000'000, .reach_ns = 500'000, .clock = clock});
   while (spin.begin())
-    while (spin.again()) {
-    }
+    while (spin.again()) {}
   const auto sleeps_before_a_try = [&] {
     int sleeps = 0;
     while (!spin.begin() && sleeps < 10'000) {
@@ -73,8 +70,7 @@ TEST_CASE("spin: where both sleep because both do it is tried now and then, and 
     return;
   }
   CHECK(sleeps_before_a_try() == 16);
-  while (spin.again()) {
-  }
+  while (spin.again()) {}
   CHECK(sleeps_before_a_try() == 32);
   std::int64_t begin = clock();
   while (clock() - begin < 120'000 && spin.again()) {  // the other had to be woken
@@ -82,13 +78,11 @@ TEST_CASE("spin: where both sleep because both do it is tried now and then, and 
   for (int found = 1; found < 8; ++found) CHECK(spin.begin());
   begin = clock();
   CHECK(spin.begin());  // not by a try any more: the last of it was short
-  while (spin.again()) {
-  }
+  while (spin.again()) {}
   CHECK(clock() - begin >= 150'000);  // which bridges the next such pause
   int looked = 0;
   while (spin.begin() && looked++ < 1000)
-    while (spin.again()) {
-    }
+    while (spin.again()) {}
   CHECK(looked > 1);
   for (int k = 0; k < 1000; ++k) spin.slept(1'000'000);  // much longer: nobody answers that soon
   CHECK_FALSE(spin.begin());
@@ -107,14 +101,12 @@ TEST_CASE("spin: not on a core that another thread works on") {
   REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);  // a thread that is started inherits it
   std::atomic<bool> end = false;
   std::thread works([&] {
-    while (!end.load(std::memory_order_relaxed)) {
-    }
+    while (!end.load(std::memory_order_relaxed)) {}
   });
   Spin spin(-1, {60'000'000'000, 200'000, 1'000'000'000, 1'000'000'000});
   const bool may = spin.begin();
   if (may)
-    while (spin.again()) {
-    }
+    while (spin.again()) {}
   spin.slept(1000);
   const bool at_once = spin.begin();
   end = true;

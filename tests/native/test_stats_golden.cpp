@@ -124,10 +124,8 @@ TEST_CASE("statistics agree with scipy, numpy and definitions written out, on ev
       REQUIRE_MESSAGE(function != functions.end(), name);
       Call call;
       while (words >> word && word != ":") {
-        if (series.contains(word))
-          call.series.push_back(series[word]);
-        else
-          call.epochs.push_back(epochs.at(word));
+        if (series.contains(word)) call.series.push_back(series[word]);
+        else call.epochs.push_back(epochs.at(word));
       }
       while (words >> word && word != "=") call.argument.push_back(std::stod(word));
       Vector expected;

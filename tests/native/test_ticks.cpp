@@ -18,8 +18,7 @@ TEST_CASE("the counter never goes back, and agrees with the clock about a stretc
   }
   // Read on both sides of each end: an interruption between two readings then widens the bound, not the error.
   const std::int64_t ns0 = now_ns(), a = ticks(), ns1 = now_ns();
-  while (now_ns() - ns1 < 50'000'000) {
-  }
+  while (now_ns() - ns1 < 50'000'000) {}
   const std::int64_t ns2 = now_ns(), b = ticks(), ns3 = now_ns();
   const double seen = static_cast<double>(b - a) * tick * 1e9;
   CHECK(seen > static_cast<double>(ns2 - ns1) * 0.999);

@@ -58,8 +58,8 @@ TEST_CASE("durations are read with or without blanks, and add up") {
 }
 
 TEST_CASE("what is no duration is refused, and the error says why") {
-  for (const char* text : {"", " ", "s", "abc", "-1s", "+1s", "1 parsec", "1s 2", "1 2", "1h-2min", "inf", "nan", "0x10",
-                           "1e400", "1e300h", "36526d", "1..5s", "1,5s", "MS", "\xff"}) {
+  for (const char* text : {"",    " ",   "s",    "abc",   "-1s",    "+1s",    "1 parsec", "1s 2", "1 2", "1h-2min",
+                           "inf", "nan", "0x10", "1e400", "1e300h", "36526d", "1..5s",    "1,5s", "MS",  "\xff"}) {
     CAPTURE(text);
     const auto got = parse_duration(text);
     REQUIRE_FALSE(got);
@@ -125,8 +125,9 @@ TEST_CASE("sizes are read in binary and decimal units, whatever the case") {
 }
 
 TEST_CASE("what is no size is refused, and the error says why") {
-  for (const char* text : {"", "-1", "KiB", "1.3B", "0.0001kB", "1e3", "0x10", "64KiBs", "1 MiB x", "1 2", ".", "4611686018427387905",
-                           "99999999999999999999999", "4097PiB", "0.00000000000000001B", "\xff\xfe"}) {
+  for (const char* text :
+       {"", "-1", "KiB", "1.3B", "0.0001kB", "1e3", "0x10", "64KiBs", "1 MiB x", "1 2", ".", "4611686018427387905",
+        "99999999999999999999999", "4097PiB", "0.00000000000000001B", "\xff\xfe"}) {
     CAPTURE(text);
     const auto got = parse_size(text);
     REQUIRE_FALSE(got);
@@ -162,15 +163,18 @@ TEST_CASE("random bytes are read or refused, never more") {
 }
 
 TEST_CASE("power is told in engineering units") {
-  const std::pair<double, const char*> told[] = {{0, "0 W"},        {0.35, "350 mW"},   {1, "1 W"},          {211.5, "211.5 W"},       {999.94, "999.9 W"}, {999.96, "1 kW"},
-                                                 {1250, "1.25 kW"}, {99999, "100 kW"},  {2e7, "20 MW"},      {123456, "123.5 kW"},     {-250, "-250 W"},    {1e-4, "0.1 mW"}};
+  const std::pair<double, const char*> told[] = {{0, "0 W"},           {0.35, "350 mW"},    {1, "1 W"},
+                                                 {211.5, "211.5 W"},   {999.94, "999.9 W"}, {999.96, "1 kW"},
+                                                 {1250, "1.25 kW"},    {99999, "100 kW"},   {2e7, "20 MW"},
+                                                 {123456, "123.5 kW"}, {-250, "-250 W"},    {1e-4, "0.1 mW"}};
   for (const auto& [value, text] : told) CHECK(format_power(value) == text);
   CHECK(format_power(std::nan("")) == "nan");
   CHECK(format_power(-std::numeric_limits<double>::infinity()) == "-inf");
 }
 
 TEST_CASE("power is read in watts and their multiples, and case matters") {
-  const std::pair<const char*, double> read[] = {{"1500", 1500}, {"1500 W", 1500}, {"1.5kW", 1500}, {" 20 MW ", 2e7}, {"350mW", 0.35}, {"0", 0}, {"1000MW", 1e9}};
+  const std::pair<const char*, double> read[] = {{"1500", 1500},  {"1500 W", 1500}, {"1.5kW", 1500}, {" 20 MW ", 2e7},
+                                                 {"350mW", 0.35}, {"0", 0},         {"1000MW", 1e9}};
   for (const auto& [text, value] : read) {
     const auto got = parse_power(text);
     REQUIRE_MESSAGE(bool(got), text);

@@ -47,7 +47,9 @@ def free_domain() -> int:
 
     domain = 0
     for domain in share_of(range(215, 231)):
-        with bus.open_text(f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>') as here:
+        with bus.open_text(
+            f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>'
+        ) as here:
             time.sleep(0.3)
             if not here.peers():
                 break

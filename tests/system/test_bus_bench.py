@@ -9,7 +9,10 @@ from bench.bus.security import CASES, NOT_ALLOWED, ROLE, judged
 QUIET = {"matched": False, "seen": 0}
 LINKED = {"matched": True, "seen": 0}
 MISSING = {"refused": "bus.unknown_implementation: fastdds is not in this build", **QUIET}
-KEPT = {"refused": f"bus.open: a writer could not be made the {NOT_ALLOWED}: see 'sonde bus keys show'", **QUIET}
+KEPT = {
+    "refused": f"bus.open: a writer could not be made the {NOT_ALLOWED}: see 'sonde bus keys show'",
+    **QUIET,
+}
 
 
 def met(who, write, read):

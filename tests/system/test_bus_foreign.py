@@ -172,7 +172,9 @@ IDL_OF = {
 
 CLASSES = [
     f"@dataclass\nclass {name}(IdlStruct, typename='t::{name}'):\n"
-    + "".join(f"    {field}: {kind}\n" + f"    key({field!r})\n" * (field in keys) for field, kind in fields.items())
+    + "".join(
+        f"    {field}: {kind}\n" + f"    key({field!r})\n" * (field in keys) for field, kind in fields.items()
+    )
     + "    value: uint32\n"
     for name, (keys, fields) in KEYED.items()
 ]
@@ -187,7 +189,12 @@ IDL_KEYED = [
 def key_of(name: str, k: int) -> dict[str, object]:
     if name == "Named":
         return {"a": f"a name of more than sixteen bytes {k}"}
-    values: dict[str, object] = {"uint8": 200 + k, "uint32": 2**31 + k, "uint64": 2**63 + k, "float64": -0.5 - k}
+    values: dict[str, object] = {
+        "uint8": 200 + k,
+        "uint32": 2**31 + k,
+        "uint64": 2**63 + k,
+        "float64": -0.5 - k,
+    }
     return {field: values.get(kind, f"n{k}") for field, kind in KEYED[name][1].items()}
 
 
@@ -264,7 +271,12 @@ class KeyPeer:
 
     def says(self, what: str, name: str, value: object, k: int) -> None:
         """The next line that it says is this. Raises AssertionError, also where it says nothing for 20 s."""
-        assert self._told(f"the peer was not told: {what} {name} {k}") == (what, name, str(value), key_of(name, k))
+        assert self._told(f"the peer was not told: {what} {name} {k}") == (
+            what,
+            name,
+            str(value),
+            key_of(name, k),
+        )
 
     def _told(self, otherwise: str) -> tuple[str, str, str, object]:
         assert select.select([self.process.stdout], [], [], 20)[0], otherwise
@@ -309,7 +321,10 @@ def test_instances_and_their_end_are_the_same_for_a_foreign_peer(sonde, implemen
     try:
         with bus.open(sonde.cwd / "bus.xml", implementation=implementation) as here:
             for name in KEYED:
-                with here.writer(f"{prefix}_to_{name}") as writer, here.reader(f"{prefix}_from_{name}") as reader:
+                with (
+                    here.writer(f"{prefix}_to_{name}") as writer,
+                    here.reader(f"{prefix}_from_{name}") as reader,
+                ):
                     assert writer.wait_matched(1, 30)
                     assert reader.wait_matched(1, 30)
                     for k in range(2):

@@ -103,7 +103,9 @@ class TestSecured:
 
     def test_who_has_a_key_of_another_folder_matches_nothing(self, sonde, profile, implementation):
         domain = free_domain()
-        wrote, read = together(sonde, implementation, profile(domain, "manager", "other"), profile(domain, "node"))
+        wrote, read = together(
+            sonde, implementation, profile(domain, "manager", "other"), profile(domain, "node")
+        )
         assert wrote["matched"] is False
         assert read == {"matched": False, "seen": 0}
 

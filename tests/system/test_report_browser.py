@@ -812,7 +812,9 @@ def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
         browser.driver.get(pages[32].as_uri())
 
         def shown() -> str:  # the page may not have come yet: the driver waits for it by a script
-            return do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"].get("value", "")
+            return do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"].get(
+                "value", ""
+            )
 
         assert wait_for(lambda: "scripts are off" in shown())
         text = shown()

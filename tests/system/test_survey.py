@@ -27,7 +27,15 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
     made = sorted(path.name for path in folder.iterdir())
-    assert made == ["bus.nc", "io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "power.nc", "report.html", "store.nc"]
+    assert made == [
+        "bus.nc",
+        "io.nc",
+        "net-all_to_all.nc",
+        "net-one_to_one.nc",
+        "power.nc",
+        "report.html",
+        "store.nc",
+    ]
     for name in (made[0], made[2], made[3], made[6]):
         assert name in page
         with library.open(folder / name) as tree:

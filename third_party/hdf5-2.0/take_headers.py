@@ -25,7 +25,9 @@ def find(name: str, folders: list[Path]) -> Path | None:
 def strip(text: str) -> str:
     notice = re.match(r"\s*/\*.*?\*/", text, re.DOTALL)
     head = notice.group(0).strip() + "\n" if notice else ""
-    body = TOKEN.sub(lambda m: " " if m.group(0)[0] == "/" else m.group(0), text[notice.end() if notice else 0 :])
+    body = TOKEN.sub(
+        lambda m: " " if m.group(0)[0] == "/" else m.group(0), text[notice.end() if notice else 0 :]
+    )
     lines = [line.rstrip() for line in body.splitlines()]
     return head + "\n" + "\n".join(line for line in lines if line.strip()) + "\n"
 

@@ -18,8 +18,7 @@ namespace nb = nanobind;
 /// Raises what sonde.bus.errors makes of it. It does not return.
 [[noreturn]] void raise(const Error& error);
 
-template <typename T>
-T taken(Result<T> result) {
+template <typename T> T taken(Result<T> result) {
   if (!result) raise(result.error());
   return std::move(*result);
 }
@@ -34,11 +33,10 @@ nb::object text(std::string_view s);
 Value value_of(nb::handle object, unsigned depth = 0);
 nb::object to_python(const Value& value);
 
-/// Waits in slices without the GIL until `step` says it is over or the time is up, so that Ctrl-C is heard. step(Deadline) -> bool.
-/// `still` is called after each slice, with the GIL, and raises where another thread has closed what is waited for.
-/// timeout_s below 0: without end. False: the time was up.
-template <typename Step, typename Still>
-bool wait_for(double timeout_s, Step&& step, Still&& still) {
+/// Waits in slices without the GIL until `step` says it is over or the time is up, so that Ctrl-C is heard.
+/// step(Deadline) -> bool. `still` is called after each slice, with the GIL, and raises where another thread has closed
+/// what is waited for. timeout_s below 0: without end. False: the time was up.
+template <typename Step, typename Still> bool wait_for(double timeout_s, Step&& step, Still&& still) {
   const Deadline end = timeout_s < 0 ? Deadline{} : Deadline::in_s(timeout_s);
   for (;;) {
     bool over = false;
@@ -55,19 +53,17 @@ bool wait_for(double timeout_s, Step&& step, Still&& still) {
   }
 }
 
-/// Calls into the bus without the GIL, and ends there what the call has captured. A DDS may hold a lock as long as a writer waits for readers, and
-/// those may be threads of Python.
-template <typename Call>
-auto without_gil(Call call) {
+/// Calls into the bus without the GIL, and ends there what the call has captured. A DDS may hold a lock as long as a
+/// writer waits for readers, and those may be threads of Python.
+template <typename Call> auto without_gil(Call call) {
   const nb::gil_scoped_release release;
   Call own = std::move(call);
   return own();
 }
 
-/// Something of the bus that any thread may close while others are in the midst of it: each of them has a share, taken with the GIL, and whoever
-/// is the last ends it. That goes without the GIL: a DDS's own threads may have to end first.
-template <typename T>
-class Shared {
+/// Something of the bus that any thread may close while others are in the midst of it: each of them has a share, taken
+/// with the GIL, and whoever is the last ends it. That goes without the GIL: a DDS's own threads may have to end first.
+template <typename T> class Shared {
  public:
   Shared(const char* what, const char* hint) : what_(what), hint_(hint) {}
   Shared(const Shared&) = delete;

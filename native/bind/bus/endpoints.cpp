@@ -42,7 +42,8 @@ class PyWriter {
   PyWriter(const BusHolder& holder, const std::string& topic, const std::string& type) {
     auto bus = holder.bus();
     TypePtr known = type.empty() ? nullptr : type_named(*bus, type);
-    writer_.hold(taken(without_gil([&, bus = std::move(bus)] { return known ? bus->writer(topic, known) : bus->writer(topic); })));
+    writer_.hold(taken(
+        without_gil([&, bus = std::move(bus)] { return known ? bus->writer(topic, known) : bus->writer(topic); })));
   }
   std::shared_ptr<Writer> get() const { return writer_.get(); }
   void write(nb::handle value) { send(value, &Writer::write); }
@@ -67,8 +68,8 @@ struct WaitedReader {
   };
   std::unique_ptr<Reader> reader;
   std::unique_ptr<Waiter> waiter;
-  std::mutex taking;       ///< of threads that have not the GIL: two that take would take from each other's hands
-  std::deque<One> rest;    ///< with the GIL
+  std::mutex taking;     ///< of threads that have not the GIL: two that take would take from each other's hands
+  std::deque<One> rest;  ///< with the GIL
 
   ~WaitedReader() {
     if (waiter && reader) waiter->detach(*reader);
@@ -110,7 +111,9 @@ class PyReader {
     if (rest.size() < most)
       without_gil([&, wanted = most - rest.size()] {
         const std::lock_guard lock(reader->taking);
-        reader->reader->take([&](const SampleInfo& info, Bytes payload) { fresh.push_back({info, {payload.begin(), payload.end()}}); }, wanted);
+        reader->reader->take(
+            [&](const SampleInfo& info, Bytes payload) { fresh.push_back({info, {payload.begin(), payload.end()}}); },
+            wanted);
       });
     std::move(fresh.begin(), fresh.end(), std::back_inserter(rest));
     nb::list all;
@@ -122,7 +125,9 @@ class PyReader {
         info["writer"] = one.info.writer.text();
         info["source_ns"] = one.info.source_ns;
         info["received_ns"] = one.info.received_ns;
-        info["state"] = one.info.state == InstanceState::alive ? "alive" : one.info.state == InstanceState::disposed ? "disposed" : "no_writers";
+        info["state"] = one.info.state == InstanceState::alive      ? "alive"
+                        : one.info.state == InstanceState::disposed ? "disposed"
+                                                                    : "no_writers";
         info["has_data"] = one.info.has_data;
         all.append(nb::make_tuple(to_python(taken(decode(*reader->reader->type(), one.payload))), info));
       } catch (...) {
@@ -147,18 +152,15 @@ class PyReader {
   Shared<WaitedReader> reader_{"reader", "make another with Bus.reader()"};
 };
 
-template <typename T>
-bool wait_matched(T& self, std::size_t n, double timeout_s) {
+template <typename T> bool wait_matched(T& self, std::size_t n, double timeout_s) {
   const auto endpoint = self.get();
   return wait_for(timeout_s, [&](Deadline slice) { return endpoint->wait_matched(n, slice); }, [&] { self.get(); });
 }
-template <typename T>
-std::vector<std::string> matched(T& self) {
+template <typename T> std::vector<std::string> matched(T& self) {
   const auto endpoint = self.get();
   return guids(without_gil([&] { return endpoint->matched(); }));
 }
-template <typename T>
-nb::dict status(T& self) {
+template <typename T> nb::dict status(T& self) {
   const auto endpoint = self.get();
   const auto [status, counts] = without_gil([&] { return std::pair(endpoint->status(), endpoint->counts()); });
   return numbers(status, counts);
@@ -168,7 +170,8 @@ nb::dict status(T& self) {
 
 void bind_endpoints(nb::module_& m) {
   nb::class_<PyWriter>(m, "Writer")
-      .def(nb::init<const BusHolder&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("topic"), nb::arg("type") = "")
+      .def(nb::init<const BusHolder&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("topic"),
+           nb::arg("type") = "")
       .def("write", &PyWriter::write, nb::arg("value"))
       .def("dispose", &PyWriter::dispose, nb::arg("value"))
       .def("flush",
@@ -186,7 +189,8 @@ void bind_endpoints(nb::module_& m) {
           "wait_acknowledged",
           [](PyWriter& self, double timeout_s) {
             const auto writer = self.get();
-            return wait_for(timeout_s, [&](Deadline slice) { return writer->wait_acknowledged(slice); }, [&] { self.get(); });
+            return wait_for(
+                timeout_s, [&](Deadline slice) { return writer->wait_acknowledged(slice); }, [&] { self.get(); });
           },
           nb::arg("timeout_s") = -1.0)
       .def("matched", &matched<PyWriter>)
@@ -196,7 +200,8 @@ void bind_endpoints(nb::module_& m) {
       .def("close", &PyWriter::close);
 
   nb::class_<PyReader>(m, "Reader")
-      .def(nb::init<const BusHolder&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("topic"), nb::arg("type") = "")
+      .def(nb::init<const BusHolder&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("topic"),
+           nb::arg("type") = "")
       .def("take", &PyReader::take, nb::arg("most") = 4096)
       .def("wait", &PyReader::wait, nb::arg("timeout_s") = -1.0)
       .def("wait_matched", &wait_matched<PyReader>, nb::arg("n") = 1, nb::arg("timeout_s") = -1.0)

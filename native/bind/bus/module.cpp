@@ -6,10 +6,13 @@
 
 namespace sonde::bus::py {
 
-nb::object text(std::string_view s) { return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace")); }
+nb::object text(std::string_view s) {
+  return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
+}
 
 void raise(const Error& error) {
-  nb::object made = nb::module_::import_("sonde.bus.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
+  nb::object made =
+      nb::module_::import_("sonde.bus.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
 }
@@ -19,7 +22,8 @@ TypePtr type_named(const Bus& bus, const std::string& name) {
   if (const auto found = types.find(name); found != types.end()) return found->second;
   std::string there;
   for (const auto& [known, type] : types) there += (there.empty() ? "" : ", ") + known;
-  raise({"bus.unknown_type", "the profile has no type '" + name + "'", there.empty() ? "declare it: <types idl=\"FILE\"/>, or open(idl=...)" : "it has: " + there});
+  raise({"bus.unknown_type", "the profile has no type '" + name + "'",
+         there.empty() ? "declare it: <types idl=\"FILE\"/>, or open(idl=...)" : "it has: " + there});
 }
 
 namespace {
@@ -28,11 +32,14 @@ nb::dict caps_of(const Caps& c) {
   nb::dict d;
   const auto put = [&d](const char* name, bool value) { d[name] = value; };
   put("udp4", c.udp4), put("udp6", c.udp6), put("tcp4", c.tcp4), put("shared_memory", c.shared_memory);
-  put("multicast_samples", c.multicast_samples), put("peers", c.peers), put("server", c.server), put("server_backup", c.server_backup);
+  put("multicast_samples", c.multicast_samples), put("peers", c.peers), put("server", c.server),
+      put("server_backup", c.server_backup);
   put("security", c.security), put("partitions", c.partitions), put("partition_wildcards", c.partition_wildcards);
-  put("across_processes", c.across_processes), put("durability", c.durability), put("liveliness", c.liveliness), put("deadline", c.deadline);
+  put("across_processes", c.across_processes), put("durability", c.durability), put("liveliness", c.liveliness),
+      put("deadline", c.deadline);
   put("lifespan", c.lifespan), put("latency_budget", c.latency_budget);
-  put("ownership", c.ownership), put("ownership_best_effort", c.ownership_best_effort), put("order_by_source", c.order_by_source);
+  put("ownership", c.ownership), put("ownership_best_effort", c.ownership_best_effort),
+      put("order_by_source", c.order_by_source);
   return d;
 }
 
@@ -134,14 +141,16 @@ NB_MODULE(_bus, m) {
 
   m.def(
       "open",
-      [](const std::string& path, const std::string& name, const std::string& implementation) { return opened(taken(load_profile(path, name)), implementation); },
+      [](const std::string& path, const std::string& name, const std::string& implementation) {
+        return opened(taken(load_profile(path, name)), implementation);
+      },
       nb::arg("path"), nb::arg("name") = "", nb::arg("implementation") = "", "A profile of a file.");
   m.def(
       "open_text",
-      [](const std::string& xml, const std::string& name, const std::string& folder, const std::string& implementation) {
-        return opened(taken(parse_profile(xml, name, folder)), implementation);
-      },
-      nb::arg("xml"), nb::arg("name") = "", nb::arg("folder") = ".", nb::arg("implementation") = "", "A profile given as text.");
+      [](const std::string& xml, const std::string& name, const std::string& folder,
+         const std::string& implementation) { return opened(taken(parse_profile(xml, name, folder)), implementation); },
+      nb::arg("xml"), nb::arg("name") = "", nb::arg("folder") = ".", nb::arg("implementation") = "",
+      "A profile given as text.");
 
   bind_endpoints(m);
   bind_requests(m);

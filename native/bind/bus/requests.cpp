@@ -26,7 +26,9 @@ std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
   const Value plain = value_of(value);
   if (const auto* blob = std::get_if<Blob>(&plain.is)) return *blob;
   if (std::holds_alternative<std::monostate>(plain.is)) return body;
-  raise({"bus.bad_value", std::string("the body is a ") + Py_TYPE(value.ptr())->tp_name + ", and the service has no type for it", "give bytes, or name the service's types"});
+  raise({"bus.bad_value",
+         std::string("the body is a ") + Py_TYPE(value.ptr())->tp_name + ", and the service has no type for it",
+         "give bytes, or name the service's types"});
 }
 
 nb::object body_to_python(const TypePtr& type, Bytes body) {
@@ -75,17 +77,22 @@ class PyClient {
         deadline_s + 2,
         [&](Deadline slice) {
           std::unique_lock lock(place->mutex);
-          return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)), [&] { return place->answer.has_value(); });
+          return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)),
+                                      [&] { return place->answer.has_value(); });
         },
         [] {});
-    if (!over) raise({"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
+    if (!over)
+      raise(
+          {"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
     return answer_to_python(types_.reply, taken(std::move(*place->answer)));
   }
-  /// Its share lasts until the deadline: what answers until then is given also where another thread has closed the client.
+  /// Its share lasts until the deadline: what answers until then is given also where another thread has closed the
+  /// client.
   nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
     auto client = client_.get();
     const auto body = body_of(types_.request, value);
-    auto answers = without_gil([&, client = std::move(client)] { return client->call_all(body, {target, deadline_s, 0}, most); });
+    auto answers =
+        without_gil([&, client = std::move(client)] { return client->call_all(body, {target, deadline_s, 0}, most); });
     nb::list all;
     for (const auto& answer : taken(std::move(answers))) all.append(answer_to_python(types_.reply, answer));
     return all;
@@ -109,16 +116,18 @@ class PyClient {
 
 class PyServer {
  public:
-  PyServer(const BusHolder& holder, const std::string& service, nb::object handler, const std::string& name, const std::string& request, const std::string& reply,
-           unsigned threads)
+  PyServer(const BusHolder& holder, const std::string& service, nb::object handler, const std::string& name,
+           const std::string& request, const std::string& reply, unsigned threads)
       : handler_(std::move(handler)) {
     auto bus = holder.bus();
     const ServiceTypes types = types_of(*bus, request, reply);
     ServerOptions options;
     options.name = name;
     options.threads = threads;
-    server_ = taken(without_gil(
-        [&, bus = std::move(bus)] { return Server::open(bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options); }));
+    server_ = taken(without_gil([&, bus = std::move(bus)] {
+      return Server::open(
+          bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options);
+    }));
   }
   ~PyServer() { close(); }
   /// Without the GIL, which handlers that run need to end.
@@ -130,13 +139,15 @@ class PyServer {
     if (!server_) raise({"bus.closed", "this server is closed", "make another with Bus.serve()"});
     const ServeCounts c = server_->counts();
     nb::dict d;
-    d["requests"] = c.requests, d["answered"] = c.answered, d["repeated"] = c.repeated, d["expired"] = c.expired, d["busy"] = c.busy;
+    d["requests"] = c.requests, d["answered"] = c.answered, d["repeated"] = c.repeated, d["expired"] = c.expired,
+    d["busy"] = c.busy;
     d["malformed"] = c.malformed, d["not_for_us"] = c.not_for_us, d["failed"] = c.failed, d["clients"] = c.clients;
     return d;
   }
 
  private:
-  /// The handler's answer: a body, or what it raised. Bus errors and LookupError have codes of their own; nothing leaves as an exception.
+  /// The handler's answer: a body, or what it raised. Bus errors and LookupError have codes of their own; nothing
+  /// leaves as an exception.
   Answer answered(const Incoming& in, const ServiceTypes& types) {
     Answer answer;
     const nb::gil_scoped_acquire hold;
@@ -166,16 +177,20 @@ class PyServer {
 
 void bind_requests(nb::module_& m) {
   nb::class_<PyClient>(m, "Client")
-      .def(nb::init<const BusHolder&, const std::string&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("service"), nb::arg("request") = "",
-           nb::arg("reply") = "")
-      .def("call", &PyClient::call, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 5.0, nb::arg("retry_s") = 0.5)
-      .def("call_all", &PyClient::call_all, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 1.0, nb::arg("most") = 65536)
+      .def(nb::init<const BusHolder&, const std::string&, const std::string&, const std::string&>(), nb::arg("bus"),
+           nb::arg("service"), nb::arg("request") = "", nb::arg("reply") = "")
+      .def("call", &PyClient::call, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 5.0,
+           nb::arg("retry_s") = 0.5)
+      .def("call_all", &PyClient::call_all, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 1.0,
+           nb::arg("most") = 65536)
       .def("wait_for_server", &PyClient::wait_for_server, nb::arg("timeout_s") = -1.0)
       .def("counts", &PyClient::counts)
       .def("close", &PyClient::close);
   nb::class_<PyServer>(m, "Server")
-      .def(nb::init<const BusHolder&, const std::string&, nb::object, const std::string&, const std::string&, const std::string&, unsigned>(), nb::arg("bus"),
-           nb::arg("service"), nb::arg("handler"), nb::arg("name") = "", nb::arg("request") = "", nb::arg("reply") = "", nb::arg("threads") = 1)
+      .def(nb::init<const BusHolder&, const std::string&, nb::object, const std::string&, const std::string&,
+                    const std::string&, unsigned>(),
+           nb::arg("bus"), nb::arg("service"), nb::arg("handler"), nb::arg("name") = "", nb::arg("request") = "",
+           nb::arg("reply") = "", nb::arg("threads") = 1)
       .def("counts", &PyServer::counts)
       .def("close", &PyServer::close);
 }

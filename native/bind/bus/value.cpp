@@ -12,7 +12,8 @@ std::string text_of(nb::handle object) {
   const char* utf8 = PyUnicode_AsUTF8AndSize(object.ptr(), &n);
   if (!utf8) {
     PyErr_Clear();
-    raise({"bus.bad_value", "a string holds a character that cannot be encoded as UTF-8", "send what is no text as bytes, in a sequence of octets"});
+    raise({"bus.bad_value", "a string holds a character that cannot be encoded as UTF-8",
+           "send what is no text as bytes, in a sequence of octets"});
   }
   return {utf8, static_cast<std::size_t>(n)};
 }
@@ -33,7 +34,9 @@ Value integer(nb::handle object) {
 
 Value value_of(nb::handle object, unsigned depth) {
   PyObject* p = object.ptr();
-  if (depth > 2 * limit::depth) raise({"bus.bad_value", "the value is nested more than " + std::to_string(2 * limit::depth) + " deep", "types nest at most 16 deep"});
+  if (depth > 2 * limit::depth)
+    raise({"bus.bad_value", "the value is nested more than " + std::to_string(2 * limit::depth) + " deep",
+           "types nest at most 16 deep"});
   if (p == Py_None) return {};
   if (PyBool_Check(p)) return {p == Py_True};
   if (PyLong_Check(p)) return integer(object);
@@ -48,7 +51,9 @@ Value value_of(nb::handle object, unsigned depth) {
     Struct made;
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(p, &at, &key, &value);) {
-      if (!PyUnicode_Check(key)) raise({"bus.bad_value", std::string("a field's name is a str, not ") + Py_TYPE(key)->tp_name, "write {\"power_w\": 211.5}"});
+      if (!PyUnicode_Check(key))
+        raise({"bus.bad_value", std::string("a field's name is a str, not ") + Py_TYPE(key)->tp_name,
+               "write {\"power_w\": 211.5}"});
       made.emplace_back(text_of(key), value_of(value, depth + 1));
     }
     return {std::move(made)};
@@ -80,7 +85,8 @@ Value value_of(nb::handle object, unsigned depth) {
     if (!PyErr_Occurred()) return {real};
     PyErr_Clear();
   }
-  raise({"bus.bad_value", std::string("a value is a ") + Py_TYPE(p)->tp_name, "allowed: dict, list, tuple, str, bytes, numbers, bool, numpy arrays"});
+  raise({"bus.bad_value", std::string("a value is a ") + Py_TYPE(p)->tp_name,
+         "allowed: dict, list, tuple, str, bytes, numbers, bool, numpy arrays"});
 }
 
 nb::object to_python(const Value& value) {

@@ -52,8 +52,7 @@ std::string bus_profile(const std::string& path, const std::string& participant)
 }
 
 /// What `what` gives, while others run: a daemon that hangs is waited for.
-template <typename What>
-auto without_gil(const What& what) {
+template <typename What> auto without_gil(const What& what) {
   auto out = [&] {
     const nb::gil_scoped_release released;
     return what();
@@ -73,17 +72,27 @@ unsigned munge_user(const std::string& credential, const std::string& payload) {
 
 NB_MODULE(_power, m) {
   m.doc() = "The power stack's configuration and messages.";
-  m.def("load_config", [](const std::string& path) { return as_dict(sonde::value_or_raise(power::load_config(path))); }, "path"_a,
-        "The file with defaults filled in: SI numbers, None where nothing is known. Raises UsageError (file, line, what is allowed).");
-  m.def("parse_config", [](const std::string& text, const std::string& path) { return as_dict(sonde::value_or_raise(power::parse_config(text, path))); }, "text"_a,
-        "path"_a = "", "The same from text; `path` is for error texts, and relative paths are beside it.");
+  m.def(
+      "load_config", [](const std::string& path) { return as_dict(sonde::value_or_raise(power::load_config(path))); },
+      "path"_a,
+      "The file with defaults filled in: SI numbers, None where nothing is known. Raises UsageError (file, line, what "
+      "is allowed).");
+  m.def(
+      "parse_config",
+      [](const std::string& text, const std::string& path) {
+        return as_dict(sonde::value_or_raise(power::parse_config(text, path)));
+      },
+      "text"_a, "path"_a = "", "The same from text; `path` is for error texts, and relative paths are beside it.");
   m.def("config_keys", &config_keys, "Every key: section, key, type, default, what.");
-  m.def("hardware_kinds", &hardware_kinds, "What this build can read and cap: kind, what, missing (what to install; empty: it is there).");
+  m.def("hardware_kinds", &hardware_kinds,
+        "What this build can read and cap: kind, what, missing (what to install; empty: it is there).");
   m.def("idl", &power::idl, "The messages as IDL.");
-  m.def("munge_credential", &munge_credential, "payload"_a, "A MUNGE credential of this process. Raises EnvironmentFailure (munge.silent).");
+  m.def("munge_credential", &munge_credential, "payload"_a,
+        "A MUNGE credential of this process. Raises EnvironmentFailure (munge.silent).");
   m.def("munge_user", &munge_user, "credential"_a, "payload"_a,
         "The uid that made it for this payload. Raises EnvironmentFailure (munge.silent, munge.refused).");
   m.def("munge_built", &sonde::munge::built, "Whether this build has MUNGE.");
-  m.def("bus_profile", &bus_profile, "path"_a, "participant"_a = "",
-        "The bus of a configuration as a profile's XML, with the stack's types and topics in it: what every role opens.");
+  m.def(
+      "bus_profile", &bus_profile, "path"_a, "participant"_a = "",
+      "The bus of a configuration as a profile's XML, with the stack's types and topics in it: what every role opens.");
 }

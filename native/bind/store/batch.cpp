@@ -1,5 +1,5 @@
-// The batch for Python. What is written is sent from the caller's memory; what is read arrives in the caller's, or in the
-// batch's, which arrays that were taken from it keep alive.
+// The batch for Python. What is written is sent from the caller's memory; what is read arrives in the caller's, or in
+// the batch's, which arrays that were taken from it keep alive.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -43,18 +43,28 @@ struct Answer {
 
 class PyBatch {
  public:
-  PyBatch(const ClientHolder& client, const std::string& safety) : client_(client.client()), safety_(safety_named(safety)) { renew(); }
+  PyBatch(const ClientHolder& client, const std::string& safety)
+      : client_(client.client()), safety_(safety_named(safety)) {
+    renew();
+  }
 
   std::size_t put(nb::handle space, nb::handle key, nb::handle value, bool exclusive) {
-    return write_op({Code::kv_put, exclusive ? flag::exclusive : std::uint8_t{0}, {}, {}, 0, 0, {}, {}}, space, key, value);
+    return write_op({Code::kv_put, exclusive ? flag::exclusive : std::uint8_t{0}, {}, {}, 0, 0, {}, {}}, space, key,
+                    value);
   }
-  std::size_t get(nb::handle space, nb::handle key, nb::handle into) { return read_op({Code::kv_get, 0, {}, {}, 0, 0, {}, {}}, space, key, into); }
-  std::size_t remove(nb::handle space, nb::handle key) { return plain({Code::kv_remove, 0, {}, {}, 0, 0, {}, {}}, space, key); }
+  std::size_t get(nb::handle space, nb::handle key, nb::handle into) {
+    return read_op({Code::kv_get, 0, {}, {}, 0, 0, {}, {}}, space, key, into);
+  }
+  std::size_t remove(nb::handle space, nb::handle key) {
+    return plain({Code::kv_remove, 0, {}, {}, 0, 0, {}, {}}, space, key);
+  }
   std::size_t create(nb::handle space, nb::handle name, bool exclusive) {
-    return plain({Code::object_create, exclusive ? flag::exclusive : std::uint8_t{0}, {}, {}, 0, 0, {}, {}}, space, name);
+    return plain({Code::object_create, exclusive ? flag::exclusive : std::uint8_t{0}, {}, {}, 0, 0, {}, {}}, space,
+                 name);
   }
   std::size_t write(nb::handle space, nb::handle name, std::uint64_t offset, nb::handle data, bool must_exist) {
-    return write_op({Code::object_write, must_exist ? flag::must_exist : std::uint8_t{0}, {}, {}, offset, 0, {}, {}}, space, name, data);
+    return write_op({Code::object_write, must_exist ? flag::must_exist : std::uint8_t{0}, {}, {}, offset, 0, {}, {}},
+                    space, name, data);
   }
   std::size_t read(nb::handle space, nb::handle name, std::uint64_t offset, std::uint64_t length) {
     return plain({Code::object_read, 0, {}, {}, offset, length, {}, {}}, space, name);
@@ -62,12 +72,20 @@ class PyBatch {
   std::size_t read_into(nb::handle space, nb::handle name, std::uint64_t offset, nb::handle into) {
     return read_op({Code::object_read, 0, {}, {}, offset, 0, {}, {}}, space, name, into);
   }
-  std::size_t status(nb::handle space, nb::handle name, int server) { return plain({Code::object_status, 0, {}, {}, 0, 0, {}, {}}, space, name, server); }
-  std::size_t truncate(nb::handle space, nb::handle name, std::uint64_t size) { return plain({Code::object_truncate, 0, {}, {}, 0, size, {}, {}}, space, name); }
-  std::size_t remove_object(nb::handle space, nb::handle name, int server) { return plain({Code::object_remove, 0, {}, {}, 0, 0, {}, {}}, space, name, server); }
+  std::size_t status(nb::handle space, nb::handle name, int server) {
+    return plain({Code::object_status, 0, {}, {}, 0, 0, {}, {}}, space, name, server);
+  }
+  std::size_t truncate(nb::handle space, nb::handle name, std::uint64_t size) {
+    return plain({Code::object_truncate, 0, {}, {}, 0, size, {}, {}}, space, name);
+  }
+  std::size_t remove_object(nb::handle space, nb::handle name, int server) {
+    return plain({Code::object_remove, 0, {}, {}, 0, 0, {}, {}}, space, name, server);
+  }
   /// An operation on a table; `data` as db.hpp encodes it.
-  std::size_t table(const std::string& operation, nb::handle space, nb::handle name, nb::handle data, std::uint64_t offset, std::uint64_t length) {
-    for (const Code code : {Code::db_define, Code::db_describe, Code::db_undefine, Code::db_insert, Code::db_update, Code::db_remove, Code::db_query})
+  std::size_t table(const std::string& operation, nb::handle space, nb::handle name, nb::handle data,
+                    std::uint64_t offset, std::uint64_t length) {
+    for (const Code code : {Code::db_define, Code::db_describe, Code::db_undefine, Code::db_insert, Code::db_update,
+                            Code::db_remove, Code::db_query})
       if (operation == name_of(code)) return write_op({code, 0, {}, {}, offset, length, {}, {}}, space, name, data);
     raise({"store.bad_value", "'" + operation + "' is no operation on a table", "see Table"});
   }
@@ -177,7 +195,9 @@ class PyBatch {
  private:
   void renew() { memory_ = std::make_shared<Memory>(*client_, safety_); }
   void check_process() const {
-    if (pid_ != ::getpid()) raise({"store.forked", "the batch was made by another process, before a fork", "connect in the process that uses it"});
+    if (pid_ != ::getpid())
+      raise({"store.forked", "the batch was made by another process, before a fork",
+             "connect in the process that uses it"});
   }
 
   /// A batch belongs to one thread; without this a second one would find it in the middle of its work.
@@ -186,10 +206,10 @@ class PyBatch {
   }
   void open_now() const {
     free_now();
-    if (started_) raise({"store.started", "the batch was started already", "call clear() to use it again, or make another"});
+    if (started_)
+      raise({"store.started", "the batch was started already", "call clear() to use it again, or make another"});
   }
-  template <typename Work>
-  void work(Work&& what) {
+  template <typename Work> void work(Work&& what) {
     busy_ = true;
     {
       const nb::gil_scoped_release release;
@@ -232,8 +252,7 @@ class PyBatch {
     return k;
   }
 
-  template <typename T, typename Get>
-  nb::ndarray<nb::numpy, T, nb::ndim<1>> gather(Get get) const {
+  template <typename T, typename Get> nb::ndarray<nb::numpy, T, nb::ndim<1>> gather(Get get) const {
     free_now();
     auto made = std::make_unique<std::vector<T>>();
     made->reserve(size());
@@ -258,52 +277,65 @@ nb::object array_of(const Answer& answer) {
   const Bytes data = answer.outcome.data;
   static std::uint8_t nothing = 0;  // numpy takes no null pointer for an empty array
   auto* begin = data.empty() ? &nothing : reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data.data()));
-  if (answer.read_only) return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
+  if (answer.read_only)
+    return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
   return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
 }
 
 }  // namespace
 
 void bind_batch(nb::module_& m) {
-  nb::enum_<Status> status(m, "Status", nb::is_arithmetic(), "What became of an operation; the numbers are those of the wire.");
-  for (const Status s : {Status::ok, Status::not_found, Status::exists, Status::invalid, Status::too_large, Status::no_space, Status::denied,
-                         Status::io_error, Status::corrupt, Status::unsupported, Status::aborted, Status::unavailable, Status::timed_out,
-                         Status::disconnected, Status::internal, Status::pending})
+  nb::enum_<Status> status(m, "Status", nb::is_arithmetic(),
+                           "What became of an operation; the numbers are those of the wire.");
+  for (const Status s :
+       {Status::ok, Status::not_found, Status::exists, Status::invalid, Status::too_large, Status::no_space,
+        Status::denied, Status::io_error, Status::corrupt, Status::unsupported, Status::aborted, Status::unavailable,
+        Status::timed_out, Status::disconnected, Status::internal, Status::pending})
     status.value(std::string(name_of(s)).c_str(), s);
 
   nb::class_<Answer>(m, "Result", "What became of one operation of a batch.")
       .def_prop_ro("status", [](const Answer& a) { return a.outcome.status; })
       .def_prop_ro("ok", [](const Answer& a) { return a.outcome.status == Status::ok; })
-      .def_prop_ro("why", [](const Answer& a) { return text(explain(a.outcome)); }, "A sentence's worth: \"no such object or key\".")
-      .def_prop_ro("value", [](const Answer& a) { return a.outcome.value; }, "Size in bytes, count or id, by operation.")
-      .def_prop_ro("time_ns", [](const Answer& a) { return a.outcome.time_ns; }, "Last change of an object, ns since 1970.")
-      .def_prop_ro("data", &array_of, "What was read, as an array of bytes that shares its memory with the batch; of a value, read-only.")
+      .def_prop_ro(
+          "why", [](const Answer& a) { return text(explain(a.outcome)); },
+          "A sentence's worth: \"no such object or key\".")
+      .def_prop_ro(
+          "value", [](const Answer& a) { return a.outcome.value; }, "Size in bytes, count or id, by operation.")
+      .def_prop_ro(
+          "time_ns", [](const Answer& a) { return a.outcome.time_ns; }, "Last change of an object, ns since 1970.")
+      .def_prop_ro("data", &array_of,
+                   "What was read, as an array of bytes that shares its memory with the batch; of a value, read-only.")
       .def("__bytes__", [](const Answer& a) { return nb::bytes(a.outcome.data.data(), a.outcome.data.size()); })
       .def("__repr__", [](const Answer& a) {
-        return "<Result " + std::string(name_of(a.outcome.status)) + ", value " + std::to_string(a.outcome.value) + ", " +
-               std::to_string(a.outcome.data.size()) + " bytes>";
+        return "<Result " + std::string(name_of(a.outcome.status)) + ", value " + std::to_string(a.outcome.value) +
+               ", " + std::to_string(a.outcome.data.size()) + " bytes>";
       });
 
   nb::class_<PyBatch>(m, "Batch")
       .def(nb::init<const ClientHolder&, const std::string&>(), nb::arg("client"), nb::arg("safety") = "network")
-      .def("put", &PyBatch::put, nb::arg("space"), nb::arg("key"), nb::arg("value").none(), nb::arg("exclusive") = false)
+      .def("put", &PyBatch::put, nb::arg("space"), nb::arg("key"), nb::arg("value").none(),
+           nb::arg("exclusive") = false)
       .def("get", &PyBatch::get, nb::arg("space"), nb::arg("key"), nb::arg("into").none() = nb::none())
       .def("remove", &PyBatch::remove, nb::arg("space"), nb::arg("key"))
       .def("create", &PyBatch::create, nb::arg("space"), nb::arg("name"), nb::arg("exclusive") = false)
-      .def("write", &PyBatch::write, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("data").none(), nb::arg("must_exist") = false)
+      .def("write", &PyBatch::write, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("data").none(),
+           nb::arg("must_exist") = false)
       .def("read", &PyBatch::read, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("length"))
-      .def("read_into", &PyBatch::read_into, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("into").none())
+      .def("read_into", &PyBatch::read_into, nb::arg("space"), nb::arg("name"), nb::arg("offset"),
+           nb::arg("into").none())
       .def("status", &PyBatch::status, nb::arg("space"), nb::arg("name"), nb::arg("server") = -1)
       .def("truncate", &PyBatch::truncate, nb::arg("space"), nb::arg("name"), nb::arg("size"))
       .def("remove_object", &PyBatch::remove_object, nb::arg("space"), nb::arg("name"), nb::arg("server") = -1)
-      .def("table", &PyBatch::table, nb::arg("operation"), nb::arg("space"), nb::arg("name"), nb::arg("data"), nb::arg("offset") = 0, nb::arg("length") = 0)
+      .def("table", &PyBatch::table, nb::arg("operation"), nb::arg("space"), nb::arg("name"), nb::arg("data"),
+           nb::arg("offset") = 0, nb::arg("length") = 0)
       .def("start", &PyBatch::start)
       .def("wait", &PyBatch::wait)
       .def("run", &PyBatch::run)
       .def("done", &PyBatch::done)
       .def("clear", &PyBatch::clear)
       .def("operation", &PyBatch::operation, nb::arg("k"))
-      .def("why", &PyBatch::why, nb::arg("k"), "A sentence's worth, with the server's address where that or the way to it failed.")
+      .def("why", &PyBatch::why, nb::arg("k"),
+           "A sentence's worth, with the server's address where that or the way to it failed.")
       .def("__len__", &PyBatch::size)
       .def("__getitem__", &PyBatch::at, nb::arg("k"))
       .def_prop_ro("statuses", &PyBatch::statuses, nb::rv_policy::automatic)

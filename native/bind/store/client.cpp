@@ -14,8 +14,7 @@ namespace {
 /// How much one call of page() may bring, and what it asks at least: a page of the wire has 192 KiB.
 constexpr std::size_t page_bytes = 1u << 20, page_entries = 4096;
 
-template <typename T>
-void take(const nb::dict& options, const char* name, T& value) {
+template <typename T> void take(const nb::dict& options, const char* name, T& value) {
   if (!options.contains(name)) return;
   value = nb::cast<T>(options[name]);
 }
@@ -41,7 +40,8 @@ struct Page {
   bool more = false;
 };
 
-nb::object page(const ClientHolder& holder, bool keys, nb::handle space, nb::handle prefix, nb::handle after, bool keys_only) {
+nb::object page(const ClientHolder& holder, bool keys, nb::handle space, nb::handle prefix, nb::handle after,
+                bool keys_only) {
   const auto client = holder.client();
   const Name own_space(space), own_prefix(prefix), own_after(after);
   Page page;
@@ -61,21 +61,21 @@ nb::object page(const ClientHolder& holder, bool keys, nb::handle space, nb::han
   }));
   nb::list out;
   for (const auto& [key, value] : page.entries) {
-    if (keys && !keys_only)
-      out.append(nb::make_tuple(name_to_python(key), nb::bytes(value.data(), value.size())));
-    else
-      out.append(name_to_python(key));
+    if (keys && !keys_only) out.append(nb::make_tuple(name_to_python(key), nb::bytes(value.data(), value.size())));
+    else out.append(name_to_python(key));
   }
   return nb::make_tuple(out, page.more);
 }
 
 }  // namespace
 
-ClientHolder::ClientHolder(std::vector<std::string> servers, const std::vector<std::pair<std::string, std::string>>& embedded, const nb::dict& options)
+ClientHolder::ClientHolder(std::vector<std::string> servers,
+                           const std::vector<std::pair<std::string, std::string>>& embedded, const nb::dict& options)
     : pid_(::getpid()) {
   Config config = config_of(options);
   config.servers = std::move(servers);
-  // Ctrl-C ends the wait for a server that takes the connection and says nothing. What its handler raised stands when the GIL is back.
+  // Ctrl-C ends the wait for a server that takes the connection and says nothing. What its handler raised stands when
+  // the GIL is back.
   config.stop = [] {
     const nb::gil_scoped_acquire turn;
     return PyErr_Occurred() || PyErr_CheckSignals() != 0;
@@ -94,7 +94,9 @@ ClientHolder::ClientHolder(std::vector<std::string> servers, const std::vector<s
 
 std::shared_ptr<Client> ClientHolder::client() const {
   if (!client_) raise({"store.closed", "the client is closed", "connect again with sonde.store.connect()"});
-  if (pid_ != ::getpid()) raise({"store.forked", "the client was opened by another process, before a fork", "connect in the process that uses it"});
+  if (pid_ != ::getpid())
+    raise({"store.forked", "the client was opened by another process, before a fork",
+           "connect in the process that uses it"});
   return client_;
 }
 
@@ -106,46 +108,62 @@ void ClientHolder::close() {
 
 void bind_client(nb::module_& m) {
   nb::class_<ClientHolder>(m, "Client")
-      .def(nb::init<std::vector<std::string>, const std::vector<std::pair<std::string, std::string>>&, const nb::dict&>(), nb::arg("servers"),
-           nb::arg("embedded"), nb::arg("options"))
+      .def(nb::init<std::vector<std::string>, const std::vector<std::pair<std::string, std::string>>&,
+                    const nb::dict&>(),
+           nb::arg("servers"), nb::arg("embedded"), nb::arg("options"))
       .def("close", &ClientHolder::close)
       .def_prop_ro("closed", &ClientHolder::closed)
-      .def("keys", [](const ClientHolder& c, nb::handle space, nb::handle prefix, nb::handle after, bool keys_only) {
-        return page(c, true, space, prefix, after, keys_only);
-      }, nb::arg("space"), nb::arg("prefix"), nb::arg("after"), nb::arg("keys_only"), "A page of keys, and whether more follow.")
-      .def("objects", [](const ClientHolder& c, nb::handle space, nb::handle prefix, nb::handle after) {
-        return page(c, false, space, prefix, after, true);
-      }, nb::arg("space"), nb::arg("prefix"), nb::arg("after"), "A page of names of objects, and whether more follow.")
-      .def("flush", [](const ClientHolder& c) {
-        const auto client = c.client();
-        held_good(away([&] { return client->flush(); }));
-      })
-      .def("sync", [](const ClientHolder& c) {
-        const auto client = c.client();
-        held_good(away([&] { return client->sync(); }));
-      })
-      .def("servers", [](const ClientHolder& c, const std::string& role) {
-        for (const Role r : {Role::data, Role::kv, Role::db})
-          if (role == name_of(r)) return c.client()->servers(r);
-        raise({"store.bad_role", "'" + role + "' is no role", "the roles are data, kv, db"});
-      }, nb::arg("role"))
-      .def("status", [](const ClientHolder& c) {
-        const auto client = c.client();
-        nb::list out;
-        for (const ServerInfo& info : taken(away([&] { return client->status(); }))) {
-          nb::list roles;
-          for (const Role role : info.roles) roles.append(nb::str(name_of(role).data()));
-          nb::dict one;
-          one["address"] = info.address;
-          one["roles"] = roles;
-          one["transport"] = info.link.transport;
-          one["provider"] = info.link.provider;
-          one["detail"] = info.link.detail;
-          one["status"] = info.status;
-          out.append(one);
-        }
-        return out;
-      }, "What each server says of itself; `status` is JSON.");
+      .def(
+          "keys",
+          [](const ClientHolder& c, nb::handle space, nb::handle prefix, nb::handle after, bool keys_only) {
+            return page(c, true, space, prefix, after, keys_only);
+          },
+          nb::arg("space"), nb::arg("prefix"), nb::arg("after"), nb::arg("keys_only"),
+          "A page of keys, and whether more follow.")
+      .def(
+          "objects",
+          [](const ClientHolder& c, nb::handle space, nb::handle prefix, nb::handle after) {
+            return page(c, false, space, prefix, after, true);
+          },
+          nb::arg("space"), nb::arg("prefix"), nb::arg("after"), "A page of names of objects, and whether more follow.")
+      .def("flush",
+           [](const ClientHolder& c) {
+             const auto client = c.client();
+             held_good(away([&] { return client->flush(); }));
+           })
+      .def("sync",
+           [](const ClientHolder& c) {
+             const auto client = c.client();
+             held_good(away([&] { return client->sync(); }));
+           })
+      .def(
+          "servers",
+          [](const ClientHolder& c, const std::string& role) {
+            for (const Role r : {Role::data, Role::kv, Role::db})
+              if (role == name_of(r)) return c.client()->servers(r);
+            raise({"store.bad_role", "'" + role + "' is no role", "the roles are data, kv, db"});
+          },
+          nb::arg("role"))
+      .def(
+          "status",
+          [](const ClientHolder& c) {
+            const auto client = c.client();
+            nb::list out;
+            for (const ServerInfo& info : taken(away([&] { return client->status(); }))) {
+              nb::list roles;
+              for (const Role role : info.roles) roles.append(nb::str(name_of(role).data()));
+              nb::dict one;
+              one["address"] = info.address;
+              one["roles"] = roles;
+              one["transport"] = info.link.transport;
+              one["provider"] = info.link.provider;
+              one["detail"] = info.link.detail;
+              one["status"] = info.status;
+              out.append(one);
+            }
+            return out;
+          },
+          "What each server says of itself; `status` is JSON.");
 }
 
 }  // namespace sonde::store::py

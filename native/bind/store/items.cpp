@@ -14,8 +14,7 @@ namespace {
 /// An object over several servers, of an item or by itself. One call at a time.
 class PyStriped {
   Striped& it() { return own_ ? *own_ : *borrowed_; }
-  template <typename Work>
-  auto alone(Work&& work) {
+  template <typename Work> auto alone(Work&& work) {
     return away([&] {
       const std::lock_guard turn(mutex_);
       return work();
@@ -23,8 +22,10 @@ class PyStriped {
   }
 
  public:
-  PyStriped(std::shared_ptr<Client> client, Striped striped) : client_(std::move(client)), own_(std::make_unique<Striped>(std::move(striped))) {}
-  explicit PyStriped(std::shared_ptr<Client> client, Item& item) : client_(std::move(client)), borrowed_(&item.data()) {}
+  PyStriped(std::shared_ptr<Client> client, Striped striped)
+      : client_(std::move(client)), own_(std::make_unique<Striped>(std::move(striped))) {}
+  explicit PyStriped(std::shared_ptr<Client> client, Item& item)
+      : client_(std::move(client)), borrowed_(&item.data()) {}
 
   void create(bool exclusive, const std::string& safety) {
     const Safety level = safety_named(safety);
@@ -62,14 +63,18 @@ class PyStriped {
 
 Metadata metadata_of(const nb::dict& from) {
   Metadata out;
-  for (const auto& [name, value] : from) out.emplace(std::string(std::string_view(Name(name))), std::string(std::string_view(Name(value))));
+  for (const auto& [name, value] : from)
+    out.emplace(std::string(std::string_view(Name(name))), std::string(std::string_view(Name(value))));
   return out;
 }
 
 /// One call at a time, of its description and of its data.
 class PyItem {
  public:
-  PyItem(std::shared_ptr<Client> client, Item item) : client_(client), item_(std::make_unique<Item>(std::move(item))), data_(std::make_shared<PyStriped>(client, *item_)) {}
+  PyItem(std::shared_ptr<Client> client, Item item)
+      : client_(client),
+        item_(std::make_unique<Item>(std::move(item))),
+        data_(std::make_shared<PyStriped>(client, *item_)) {}
   PyStriped& data() { return *data_; }
   nb::dict metadata() const {
     const Metadata own = away([&] {
@@ -114,29 +119,43 @@ void bind_items(nb::module_& m) {
       .def_prop_ro("created_ns", &PyItem::created_ns)
       .def("describe", &PyItem::describe, nb::arg("metadata"), nb::arg("safety") = "network");
 
-  m.def("striped", [](const ClientHolder& c, nb::handle space, nb::handle name, const std::string& distribution) {
-    const auto client = c.client();
-    auto how = taken(Distribution::parse(distribution));
-    return new PyStriped(client, taken(Striped::make(*client, std::string(std::string_view(Name(space))), std::string(std::string_view(Name(name))), std::move(how))));
-  }, nb::rv_policy::take_ownership);
-  m.def("create_item", [](const ClientHolder& c, nb::handle collection, nb::handle name, const std::string& distribution, const nb::dict& metadata, const std::string& safety) {
-    const auto client = c.client();
-    const auto how = taken(Distribution::parse(distribution));
-    const Name own_collection(collection), own_name(name);
-    Metadata own = metadata_of(metadata);
-    const Safety level = safety_named(safety);
-    return new PyItem(client, taken(away([&] { return Item::create(*client, own_collection, own_name, how, std::move(own), level); })));
-  }, nb::rv_policy::take_ownership);
-  m.def("open_item", [](const ClientHolder& c, nb::handle collection, nb::handle name) {
-    const auto client = c.client();
-    const Name own_collection(collection), own_name(name);
-    return new PyItem(client, taken(away([&] { return Item::open(*client, own_collection, own_name); })));
-  }, nb::rv_policy::take_ownership);
+  m.def(
+      "striped",
+      [](const ClientHolder& c, nb::handle space, nb::handle name, const std::string& distribution) {
+        const auto client = c.client();
+        auto how = taken(Distribution::parse(distribution));
+        return new PyStriped(client, taken(Striped::make(*client, std::string(std::string_view(Name(space))),
+                                                         std::string(std::string_view(Name(name))), std::move(how))));
+      },
+      nb::rv_policy::take_ownership);
+  m.def(
+      "create_item",
+      [](const ClientHolder& c, nb::handle collection, nb::handle name, const std::string& distribution,
+         const nb::dict& metadata, const std::string& safety) {
+        const auto client = c.client();
+        const auto how = taken(Distribution::parse(distribution));
+        const Name own_collection(collection), own_name(name);
+        Metadata own = metadata_of(metadata);
+        const Safety level = safety_named(safety);
+        return new PyItem(
+            client,
+            taken(away([&] { return Item::create(*client, own_collection, own_name, how, std::move(own), level); })));
+      },
+      nb::rv_policy::take_ownership);
+  m.def(
+      "open_item",
+      [](const ClientHolder& c, nb::handle collection, nb::handle name) {
+        const auto client = c.client();
+        const Name own_collection(collection), own_name(name);
+        return new PyItem(client, taken(away([&] { return Item::open(*client, own_collection, own_name); })));
+      },
+      nb::rv_policy::take_ownership);
   m.def("list_items", [](const ClientHolder& c, nb::handle collection, nb::handle prefix) {
     const auto client = c.client();
     const Name own_collection(collection), own_prefix(prefix);
     nb::list out;
-    for (const std::string& name : taken(away([&] { return Item::list(*client, own_collection, own_prefix); }))) out.append(name_to_python(name));
+    for (const std::string& name : taken(away([&] { return Item::list(*client, own_collection, own_prefix); })))
+      out.append(name_to_python(name));
     return out;
   });
   m.def("remove_item", [](const ClientHolder& c, nb::handle collection, nb::handle name, const std::string& safety) {

@@ -1,7 +1,7 @@
 // Python module sonde._store: the storage client without copies. sonde.store.client is its face.
-#include <cstring>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <cstring>
 
 #include "bind/store/store.hpp"
 #include "store/auth.hpp"
@@ -25,7 +25,8 @@ nb::object text(std::string_view s) {
 }
 
 void raise(const Error& error) {
-  nb::object made = nb::module_::import_("sonde.store.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
+  nb::object made =
+      nb::module_::import_("sonde.store.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
 }
@@ -37,7 +38,8 @@ Safety safety_named(const std::string& name) {
 }
 
 nb::object name_to_python(std::string_view name) {
-  nb::object made = nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"));
+  nb::object made =
+      nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"));
   if (!made.is_valid()) throw nb::python_error();
   return made;
 }
@@ -57,7 +59,8 @@ Name::Name(nb::handle object) : keep_(nb::borrow(object)) {
     }
   }
   if (!PyBytes_Check(keep_.ptr()))
-    raise({"store.bad_name", std::string("a name is a str or bytes, not ") + Py_TYPE(object.ptr())->tp_name, "write it as \"runs\" or b\"runs\""});
+    raise({"store.bad_name", std::string("a name is a str or bytes, not ") + Py_TYPE(object.ptr())->tp_name,
+           "write it as \"runs\" or b\"runs\""});
   text_ = {PyBytes_AS_STRING(keep_.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(keep_.ptr()))};
 }
 
@@ -67,7 +70,8 @@ static bool of_objects(nb::handle object) {
     const char* format = PyMemoryView_GET_BUFFER(object.ptr())->format;
     return format && std::strcmp(format, "O") == 0;
   }
-  return std::strncmp(Py_TYPE(object.ptr())->tp_name, "numpy.", 6) == 0 && nb::hasattr(object, "dtype") && nb::cast<bool>(object.attr("dtype").attr("hasobject"));
+  return std::strncmp(Py_TYPE(object.ptr())->tp_name, "numpy.", 6) == 0 && nb::hasattr(object, "dtype") &&
+         nb::cast<bool>(object.attr("dtype").attr("hasobject"));
 }
 
 Buffer::Buffer(nb::handle object, bool writable) {
@@ -75,21 +79,25 @@ Buffer::Buffer(nb::handle object, bool writable) {
     if (!of_objects(object)) return;
     PyBuffer_Release(&view_);
     view_ = {};
-    raise({"store.bad_buffer", "an array of Python objects has no bytes of its own", "give it a type that has, as array.astype('f8'), or pickle it"});
+    raise({"store.bad_buffer", "an array of Python objects has no bytes of its own",
+           "give it a type that has, as array.astype('f8'), or pickle it"});
   }
   PyErr_Clear();
   view_ = {};
   const std::string type = Py_TYPE(object.ptr())->tp_name;
   if (PyUnicode_Check(object.ptr())) raise({"store.bad_buffer", "data is bytes, not str", "encode it: text.encode()"});
   if (!PyObject_CheckBuffer(object.ptr()))
-    raise({"store.bad_buffer", "data cannot be " + type + ": it has no buffer", "use bytes, bytearray, memoryview or a numpy array"});
+    raise({"store.bad_buffer", "data cannot be " + type + ": it has no buffer",
+           "use bytes, bytearray, memoryview or a numpy array"});
   Py_buffer probe{};
   if (writable && PyObject_GetBuffer(object.ptr(), &probe, PyBUF_SIMPLE) == 0) {
     PyBuffer_Release(&probe);
-    raise({"store.bad_buffer", "what is to be read cannot go into a read-only " + type, "use a bytearray or a writable numpy array"});
+    raise({"store.bad_buffer", "what is to be read cannot go into a read-only " + type,
+           "use a bytearray or a writable numpy array"});
   }
   PyErr_Clear();
-  raise({"store.bad_buffer", "the memory of the " + type + " is not in one piece", "numpy.ascontiguousarray(array) makes it so"});
+  raise({"store.bad_buffer", "the memory of the " + type + " is not in one piece",
+         "numpy.ascontiguousarray(array) makes it so"});
 }
 
 }  // namespace sonde::store::py
@@ -102,52 +110,75 @@ NB_MODULE(_store, m) {
   bind_batch(m);
   bind_items(m);
   bind_tables(m);
-  m.def("backends", [](const std::string& role) { return backend_names(role_named(role)); }, nb::arg("role"),
-        "Names of the backends of a role that this build and loaded modules have.");
-  m.def("transports", [] {
-    std::vector<std::string> names{"tcp"};
-    for (auto& name : transport_names())
-      if (name != "tcp") names.push_back(name);
-    return names;
-  }, "Names of the transports that this build and loaded modules have.");
-  m.def("providers", [](const std::string& transport, double seconds) {
-    std::vector<Found> found;
-    if (transport != "tcp") {
-      auto opened = taken(open_transport(transport));
-      found = away([&] { return opened->probe(Deadline::in_s(seconds)); });
-    }
-    nb::list out;
-    for (const Found& one : found) {
-      nb::dict row;
-      row["provider"] = one.provider;
-      row["works"] = one.works;
-      row["why"] = text(one.why);
-      row["half_round_trip_s"] = one.half_round_trip_s;
-      out.append(row);
-    }
-    return out;
-  }, nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
+  m.def(
+      "backends", [](const std::string& role) { return backend_names(role_named(role)); }, nb::arg("role"),
+      "Names of the backends of a role that this build and loaded modules have.");
+  m.def(
+      "transports",
+      [] {
+        std::vector<std::string> names{"tcp"};
+        for (auto& name : transport_names())
+          if (name != "tcp") names.push_back(name);
+        return names;
+      },
+      "Names of the transports that this build and loaded modules have.");
+  m.def(
+      "providers",
+      [](const std::string& transport, double seconds) {
+        std::vector<Found> found;
+        if (transport != "tcp") {
+          auto opened = taken(open_transport(transport));
+          found = away([&] { return opened->probe(Deadline::in_s(seconds)); });
+        }
+        nb::list out;
+        for (const Found& one : found) {
+          nb::dict row;
+          row["provider"] = one.provider;
+          row["works"] = one.works;
+          row["why"] = text(one.why);
+          row["half_round_trip_s"] = one.half_round_trip_s;
+          out.append(row);
+        }
+        return out;
+      },
+      nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
   m.def("auth_methods", &auth::methods, "What `auth` may be in this build.");
-  m.def("try_munge", [] { taken(away([] { return auth::munge_credential("sonde doctor"); })); }, "Has munged make a credential. StoreError  store.no_munge: it does not.");
-  m.def("load_module", [](const std::string& path) { held_good([&]() -> sonde::Result<void> {
-    auto module = load_module(path);
-    if (!module) return module.error();
-    return {};
-  }()); }, nb::arg("path"), "Loads backends and transports from a shared object, for the life of the process.");
-  m.def("check_backend", [](const std::string& role, const std::string& text) {
-    auto spec = taken(parse_backend(role_named(role), text));
-    nb::dict settings;
-    for (const auto& [name, value] : spec.settings) settings[name.c_str()] = value;
-    return nb::make_tuple(spec.name, settings);
-  }, nb::arg("role"), nb::arg("text"), "NAME[,SETTING=VALUE…] as (name, {setting: value}).");
-  m.def("check_address", [](const std::string& text) {
-    const auto address = taken(parse_address(text));
-    return nb::make_tuple(address.host, address.port);
-  }, nb::arg("text"), "HOST:PORT as (host, port).");
-  m.def("placement", [](nb::handle space, nb::handle key, std::size_t servers) {
-    if (servers == 0) raise({"store.bad_value", "there is no place among 0 servers", "give 1 or more"});
-    return placement(Name(space), Name(key), servers);
-  }, nb::arg("space"), nb::arg("key"), nb::arg("servers"), "Which of so many servers holds a key or object.");
+  m.def(
+      "try_munge", [] { taken(away([] { return auth::munge_credential("sonde doctor"); })); },
+      "Has munged make a credential. StoreError  store.no_munge: it does not.");
+  m.def(
+      "load_module",
+      [](const std::string& path) {
+        held_good([&]() -> sonde::Result<void> {
+          auto module = load_module(path);
+          if (!module) return module.error();
+          return {};
+        }());
+      },
+      nb::arg("path"), "Loads backends and transports from a shared object, for the life of the process.");
+  m.def(
+      "check_backend",
+      [](const std::string& role, const std::string& text) {
+        auto spec = taken(parse_backend(role_named(role), text));
+        nb::dict settings;
+        for (const auto& [name, value] : spec.settings) settings[name.c_str()] = value;
+        return nb::make_tuple(spec.name, settings);
+      },
+      nb::arg("role"), nb::arg("text"), "NAME[,SETTING=VALUE…] as (name, {setting: value}).");
+  m.def(
+      "check_address",
+      [](const std::string& text) {
+        const auto address = taken(parse_address(text));
+        return nb::make_tuple(address.host, address.port);
+      },
+      nb::arg("text"), "HOST:PORT as (host, port).");
+  m.def(
+      "placement",
+      [](nb::handle space, nb::handle key, std::size_t servers) {
+        if (servers == 0) raise({"store.bad_value", "there is no place among 0 servers", "give 1 or more"});
+        return placement(Name(space), Name(key), servers);
+      },
+      nb::arg("space"), nb::arg("key"), nb::arg("servers"), "Which of so many servers holds a key or object.");
   nb::dict limits;
   limits["space_bytes"] = limit::space_bytes;
   limits["key_bytes"] = limit::key_bytes;

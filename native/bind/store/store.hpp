@@ -1,5 +1,6 @@
 #pragma once
-/// What the files of the Python module sonde._store share: names and memory of Python objects, errors. Owner-thread (holds the GIL).
+/// What the files of the Python module sonde._store share: names and memory of Python objects, errors. Owner-thread
+/// (holds the GIL).
 
 #include <nanobind/nanobind.h>
 
@@ -19,8 +20,7 @@ namespace nb = nanobind;
 /// Raises what sonde.store.errors makes of it. It does not return.
 [[noreturn]] void raise(const Error& error);
 
-template <typename T>
-T taken(Result<T> result) {
+template <typename T> T taken(Result<T> result) {
   if (!result) raise(result.error());
   return std::move(*result);
 }
@@ -44,7 +44,8 @@ class Name {
   std::string_view text_;
 };
 
-/// The memory of a Python object, which cannot move or go while this lives. The GIL is held when it is made and destroyed.
+/// The memory of a Python object, which cannot move or go while this lives. The GIL is held when it is made and
+/// destroyed.
 class Buffer {
  public:
   /// Error store.bad_buffer: no buffer, not contiguous, or, to be written to, read-only.
@@ -67,7 +68,8 @@ class Buffer {
 /// A client that may be closed while another thread is in one of its calls.
 class ClientHolder {
  public:
-  ClientHolder(std::vector<std::string> servers, const std::vector<std::pair<std::string, std::string>>& embedded, const nb::dict& options);
+  ClientHolder(std::vector<std::string> servers, const std::vector<std::pair<std::string, std::string>>& embedded,
+               const nb::dict& options);
   /// Errors: store.closed; store.forked, as two processes would talk across each other on one connection.
   std::shared_ptr<Client> client() const;
   void close();
@@ -82,8 +84,7 @@ class ClientHolder {
 Safety safety_named(const std::string& name);
 
 /// Without the GIL, what `work` returns. Raises what a signal's handler raised meanwhile (Config::stop).
-template <typename Work>
-auto away(Work&& work) {
+template <typename Work> auto away(Work&& work) {
   auto result = [&] {
     const nb::gil_scoped_release release;
     return work();

@@ -15,11 +15,12 @@ namespace sonde::store::py {
 
 namespace {
 
-constexpr db::Type types[] = {db::Type::boolean, db::Type::int32, db::Type::uint32, db::Type::int64, db::Type::uint64,
-                              db::Type::float32, db::Type::float64, db::Type::text, db::Type::blob};
+constexpr db::Type types[] = {db::Type::boolean, db::Type::int32,   db::Type::uint32, db::Type::int64, db::Type::uint64,
+                              db::Type::float32, db::Type::float64, db::Type::text,   db::Type::blob};
 
 [[noreturn]] void bad_value(const std::string& field, db::Type type, const std::string& what) {
-  raise({"store.bad_value", "field " + field + " is " + std::string(name_of(type)) + ", and cannot be " + what, "None stands for no value"});
+  raise({"store.bad_value", "field " + field + " is " + std::string(name_of(type)) + ", and cannot be " + what,
+         "None stands for no value"});
 }
 
 std::string shown(nb::handle value) {
@@ -27,8 +28,7 @@ std::string shown(nb::handle value) {
   return text.size() > 40 ? text.substr(0, 37) + "..." : text;
 }
 
-template <typename T>
-db::Value whole(nb::handle value, const std::string& field, db::Type type) {
+template <typename T> db::Value whole(nb::handle value, const std::string& field, db::Type type) {
   nb::object number = nb::steal(PyNumber_Index(value.ptr()));  // int, and numpy's
   if (!number.is_valid() || PyBool_Check(value.ptr())) {
     PyErr_Clear();
@@ -61,13 +61,15 @@ db::Value value_of(nb::handle value, const std::string& field, db::Type type) {
       PyErr_Clear();
       if (std::isnan(x)) break;
       if (type == db::Type::float64) return x;
-      if (std::isfinite(x) && std::abs(x) > std::numeric_limits<float>::max()) bad_value(field, type, shown(value) + ": out of its range");
+      if (std::isfinite(x) && std::abs(x) > std::numeric_limits<float>::max())
+        bad_value(field, type, shown(value) + ": out of its range");
       return static_cast<float>(x);
     }
     case db::Type::text:
       if (PyUnicode_Check(value.ptr())) {
         Py_ssize_t n = 0;
-        if (const char* utf8 = PyUnicode_AsUTF8AndSize(value.ptr(), &n); utf8 && db::is_text({utf8, static_cast<std::size_t>(n)}))
+        if (const char* utf8 = PyUnicode_AsUTF8AndSize(value.ptr(), &n);
+            utf8 && db::is_text({utf8, static_cast<std::size_t>(n)}))
           return std::string(utf8, static_cast<std::size_t>(n));
         PyErr_Clear();
       }
@@ -84,21 +86,17 @@ db::Value value_of(nb::handle value, const std::string& field, db::Type type) {
 }
 
 nb::object to_python(const db::Value& value) {
-  return std::visit([](const auto& v) -> nb::object {
-    using T = std::decay_t<decltype(v)>;
-    if constexpr (std::is_same_v<T, std::monostate>)
-      return nb::none();
-    else if constexpr (std::is_same_v<T, bool>)
-      return nb::bool_(v);
-    else if constexpr (std::is_same_v<T, std::string>)
-      return nb::str(v.data(), v.size());
-    else if constexpr (std::is_same_v<T, db::Blob>)
-      return nb::bytes(v.data(), v.size());
-    else if constexpr (std::is_floating_point_v<T>)
-      return nb::float_(static_cast<double>(v));
-    else
-      return nb::int_(v);
-  }, value);
+  return std::visit(
+      [](const auto& v) -> nb::object {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::monostate>) return nb::none();
+        else if constexpr (std::is_same_v<T, bool>) return nb::bool_(v);
+        else if constexpr (std::is_same_v<T, std::string>) return nb::str(v.data(), v.size());
+        else if constexpr (std::is_same_v<T, db::Blob>) return nb::bytes(v.data(), v.size());
+        else if constexpr (std::is_floating_point_v<T>) return nb::float_(static_cast<double>(v));
+        else return nb::int_(v);
+      },
+      value);
 }
 
 nb::bytes bytes_from(const db::Blob& blob) { return nb::bytes(blob.data(), blob.size()); }
@@ -106,11 +104,14 @@ nb::bytes bytes_from(const db::Blob& blob) { return nb::bytes(blob.data(), blob.
 /// A table's fields and indexes, and what is said about its rows.
 class Schema {
  public:
-  Schema(const std::vector<std::pair<std::string, std::string>>& fields, const std::vector<std::pair<std::vector<std::string>, bool>>& indexes) {
+  Schema(const std::vector<std::pair<std::string, std::string>>& fields,
+         const std::vector<std::pair<std::vector<std::string>, bool>>& indexes) {
     for (const auto& [name, type_name] : fields) {
-      const auto* found = std::find_if(std::begin(types), std::end(types), [&](db::Type t) { return type_name == name_of(t); });
+      const auto* found =
+          std::find_if(std::begin(types), std::end(types), [&](db::Type t) { return type_name == name_of(t); });
       if (found == std::end(types))
-        raise({"store.bad_value", "field " + name + " cannot have the type '" + type_name + "'", "the types are boolean int32 uint32 int64 uint64 float32 float64 text blob"});
+        raise({"store.bad_value", "field " + name + " cannot have the type '" + type_name + "'",
+               "the types are boolean int32 uint32 int64 uint64 float32 float64 text blob"});
       own_.fields.push_back({name, *found});
     }
     for (const auto& [names, unique] : indexes) {
@@ -157,7 +158,9 @@ class Schema {
         ++k;
       }
       if (k != columns.size())
-        raise({"store.bad_value", "a row has " + std::to_string(k) + " values for " + std::to_string(columns.size()) + " fields", "give one for each, None where there is none"});
+        raise({"store.bad_value",
+               "a row has " + std::to_string(k) + " values for " + std::to_string(columns.size()) + " fields",
+               "give one for each, None where there is none"});
       out.rows.push_back(std::move(values));
     }
     const db::Blob blob = db::encode(out);
@@ -177,7 +180,8 @@ class Schema {
     }
     return checked(db::encode(out), db::decode_update);
   }
-  nb::bytes query(nb::handle where, const std::vector<std::pair<std::string, bool>>& order, const std::vector<std::string>& fields) const {
+  nb::bytes query(nb::handle where, const std::vector<std::pair<std::string, bool>>& order,
+                  const std::vector<std::string>& fields) const {
     db::Query out;
     out.selector = selector_of(where);
     for (const auto& [name, descending] : order) {
@@ -190,8 +194,7 @@ class Schema {
   }
 
  private:
-  template <typename Decode>
-  static nb::bytes checked(const db::Blob& blob, Decode decode) {
+  template <typename Decode> static nb::bytes checked(const db::Blob& blob, Decode decode) {
     (void)taken(decode(Bytes(blob)));
     return bytes_from(blob);
   }
@@ -202,7 +205,9 @@ class Schema {
     for (const auto& f : own_.fields) known += (known.empty() ? "" : ", ") + f.name;
     raise({"store.bad_value", "the table has no field '" + name + "'", "its fields are " + known});
   }
-  db::Type type_of(const std::string& name) const { return name == db::id_field ? db::Type::uint64 : own_.fields[number_of(name)].type; }
+  db::Type type_of(const std::string& name) const {
+    return name == db::id_field ? db::Type::uint64 : own_.fields[number_of(name)].type;
+  }
   std::vector<db::Type> columns_of(const std::vector<std::string>& names) const {
     std::vector<db::Type> out;
     for (const auto& name : names) out.push_back(own_.fields[number_of(name)].type);
@@ -221,20 +226,30 @@ class Schema {
       for (nb::handle part : parts[1]) below.push_back(selector_of(part));
       return kind == "all" ? db::Selector::all_of(std::move(below)) : db::Selector::any_of(std::move(below));
     }
-    if (parts.size() != 3 || !nb::isinstance<nb::str>(parts[0]) || !nb::isinstance<nb::str>(parts[1])) bad_selector(where);
+    if (parts.size() != 3 || !nb::isinstance<nb::str>(parts[0]) || !nb::isinstance<nb::str>(parts[1]))
+      bad_selector(where);
     const auto field = nb::cast<std::string>(parts[0]), op = nb::cast<std::string>(parts[1]);
-    static constexpr std::pair<const char*, db::Compare> known[] = {
-        {"==", db::Compare::eq}, {"!=", db::Compare::ne}, {"<", db::Compare::lt}, {"<=", db::Compare::le}, {">", db::Compare::gt},
-        {">=", db::Compare::ge}, {"prefix", db::Compare::prefix}, {"like", db::Compare::like}, {"is null", db::Compare::is_null}, {"is not null", db::Compare::not_null}};
+    static constexpr std::pair<const char*, db::Compare> known[] = {{"==", db::Compare::eq},
+                                                                    {"!=", db::Compare::ne},
+                                                                    {"<", db::Compare::lt},
+                                                                    {"<=", db::Compare::le},
+                                                                    {">", db::Compare::gt},
+                                                                    {">=", db::Compare::ge},
+                                                                    {"prefix", db::Compare::prefix},
+                                                                    {"like", db::Compare::like},
+                                                                    {"is null", db::Compare::is_null},
+                                                                    {"is not null", db::Compare::not_null}};
     for (const auto& [name, compare] : known)
       if (op == name) {
         const bool bare = compare == db::Compare::is_null || compare == db::Compare::not_null;
         return db::Selector::where(field, compare, bare ? db::Value{} : value_of(parts[2], field, type_of(field)));
       }
-    raise({"store.bad_value", "there is no comparison '" + op + "'", "they are == != < <= > >= prefix like 'is null' 'is not null'"});
+    raise({"store.bad_value", "there is no comparison '" + op + "'",
+           "they are == != < <= > >= prefix like 'is null' 'is not null'"});
   }
   [[noreturn]] static void bad_selector(nb::handle where) {
-    raise({"store.bad_value", shown(where) + " chooses no rows", "write (\"field\", \">\", 3), (\"all\", [...]) or (\"any\", [...])"});
+    raise({"store.bad_value", shown(where) + " chooses no rows",
+           "write (\"field\", \">\", 3), (\"all\", [...]) or (\"any\", [...])"});
   }
 
   db::Schema own_;
@@ -244,8 +259,9 @@ class Schema {
 
 void bind_tables(nb::module_& m) {
   nb::class_<Schema>(m, "Schema")
-      .def(nb::init<const std::vector<std::pair<std::string, std::string>>&, const std::vector<std::pair<std::vector<std::string>, bool>>&>(), nb::arg("fields"),
-           nb::arg("indexes"))
+      .def(nb::init<const std::vector<std::pair<std::string, std::string>>&,
+                    const std::vector<std::pair<std::vector<std::string>, bool>>&>(),
+           nb::arg("fields"), nb::arg("indexes"))
       .def_static("decoded", &Schema::decoded, nb::arg("data"))
       .def("encoded", &Schema::encoded)
       .def_prop_ro("fields", &Schema::fields)
@@ -254,16 +270,19 @@ void bind_tables(nb::module_& m) {
       .def("selector", &Schema::selector, nb::arg("where").none())
       .def("update", &Schema::update, nb::arg("where").none(), nb::arg("names"), nb::arg("values"))
       .def("query", &Schema::query, nb::arg("where").none(), nb::arg("order"), nb::arg("fields"));
-  m.def("rows_of", [](nb::handle data) {
-    const db::Answer answer = taken(db::decode_answer(Buffer(data, false).bytes()));
-    nb::list rows;
-    for (const auto& row : answer.rows) {
-      nb::list values;
-      for (const auto& value : row) values.append(to_python(value));
-      rows.append(nb::tuple(values));
-    }
-    return nb::make_tuple(answer.fields, answer.ids, rows);
-  }, nb::arg("data"), "(fields, ids, rows) of a query's answer.");
+  m.def(
+      "rows_of",
+      [](nb::handle data) {
+        const db::Answer answer = taken(db::decode_answer(Buffer(data, false).bytes()));
+        nb::list rows;
+        for (const auto& row : answer.rows) {
+          nb::list values;
+          for (const auto& value : row) values.append(to_python(value));
+          rows.append(nb::tuple(values));
+        }
+        return nb::make_tuple(answer.fields, answer.ids, rows);
+      },
+      nb::arg("data"), "(fields, ids, rows) of a query's answer.");
 }
 
 }  // namespace sonde::store::py

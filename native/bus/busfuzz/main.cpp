@@ -1,5 +1,6 @@
-// sonde-busfuzz GOLDEN MUTATIONS [SEED]: damages samples and declarations of a golden file, and prints what became of them; 1: something
-// was judged wrong, which then is in the file sonde-busfuzz.input. --seeds FOLDER GOLDEN: writes what the libFuzzer harness begins with.
+// sonde-busfuzz GOLDEN MUTATIONS [SEED]: damages samples and declarations of a golden file, and prints what became of
+// them; 1: something was judged wrong, which then is in the file sonde-busfuzz.input. --seeds FOLDER GOLDEN: writes
+// what the libFuzzer harness begins with.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -24,8 +25,12 @@ int main(int argc, char** argv) {
   using namespace sonde::bus;
   const bool make_seeds = argc == 4 && std::string_view(argv[1]) == "--seeds";
   std::uint64_t mutations = 0, random_seed = 1;
-  if (!make_seeds && (argc < 3 || argc > 4 || !sonde::number(argv[2], mutations) || (argc > 3 && !sonde::number(argv[3], random_seed)))) {
-    std::fputs("sonde-busfuzz GOLDEN MUTATIONS [SEED] | --seeds FOLDER GOLDEN: damaged samples and declarations for libsonde-bus\n", stderr);
+  if (!make_seeds && (argc < 3 || argc > 4 || !sonde::number(argv[2], mutations) ||
+                      (argc > 3 && !sonde::number(argv[3], random_seed)))) {
+    std::fputs(
+        "sonde-busfuzz GOLDEN MUTATIONS [SEED] | --seeds FOLDER GOLDEN: damaged samples and declarations for "
+        "libsonde-bus\n",
+        stderr);
     return 2;
   }
   const std::string golden = argv[make_seeds ? 3 : 1];
@@ -45,7 +50,16 @@ int main(int argc, char** argv) {
   const double began = sonde::now_s();
   const auto tally = fuzz::attack(seeds, mutations, random_seed);
   if (!tally.wrong.empty()) write("sonde-busfuzz.input", tally.input);
-  std::puts(sonde::JsonLine().add("event", "end").add("samples", tally.samples).add("verified", tally.verified).add("declarations", tally.declarations)
-                .add("declared", tally.declared).add("wrong", tally.wrong).add("seed", random_seed).add("elapsed_s", sonde::now_s() - began).text().c_str());
+  std::puts(sonde::JsonLine()
+                .add("event", "end")
+                .add("samples", tally.samples)
+                .add("verified", tally.verified)
+                .add("declarations", tally.declarations)
+                .add("declared", tally.declared)
+                .add("wrong", tally.wrong)
+                .add("seed", random_seed)
+                .add("elapsed_s", sonde::now_s() - began)
+                .text()
+                .c_str());
   return tally.wrong.empty() ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]…: holds implementations of the bus against what their interface promises.
-// `sonde bus conformance` starts it. Events on standard output, one JSON object a line.
+// sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]…: holds implementations of the bus against what their
+// interface promises. `sonde bus conformance` starts it. Events on standard output, one JSON object a line.
 #include <unistd.h>
 
 #include <iostream>
@@ -41,11 +41,15 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (word == "--list") {
-      for (const auto& name : conformance::case_names()) std::cout << name.name << (name.slow ? "   (only when named)" : "") << '\n';
+      for (const auto& name : conformance::case_names())
+        std::cout << name.name << (name.slow ? "   (only when named)" : "") << '\n';
       return 0;
     }
     if (word == "--case" || word == "--profile") {
-      if (++k == argc) return fail({"bus.usage", word + " lacks its value", word == "--case" ? "write --case 'requests*'" : "write --profile bus.xml"}, 2);
+      if (++k == argc)
+        return fail({"bus.usage", word + " lacks its value",
+                     word == "--case" ? "write --case 'requests*'" : "write --profile bus.xml"},
+                    2);
       (word == "--case" ? settings.only : profile_path) = argv[k];
     } else if (word.starts_with("--")) {
       return fail({"bus.usage", "sonde-busconform has no option " + word, "sonde-busconform --help"}, 2);
@@ -63,7 +67,8 @@ int main(int argc, char** argv) {
   settings.program.assign(self, n > 0 ? static_cast<std::size_t>(n) : 0);
   if (!profile_path.empty()) {
     const auto hash = profile_path.rfind('#');
-    auto profile = load_profile(profile_path.substr(0, hash), hash == std::string::npos ? "" : profile_path.substr(hash + 1));
+    auto profile =
+        load_profile(profile_path.substr(0, hash), hash == std::string::npos ? "" : profile_path.substr(hash + 1));
     if (!profile) return fail(profile.error(), 2);
     settings.variants = {{profile->name, *profile, true}};
   }
@@ -78,14 +83,25 @@ int main(int argc, char** argv) {
       const std::string subject = name + ' ' + c.variant;
       if (c.outcome == Outcome::unsupported) {
         ++unsupported;
-        return emit(JsonLine().add("event", "unsupported").add("subject", subject).add("name", c.name).add("message", c.reason));
+        return emit(JsonLine()
+                        .add("event", "unsupported")
+                        .add("subject", subject)
+                        .add("name", c.name)
+                        .add("message", c.reason));
       }
       ++(c.outcome == Outcome::passed ? passed : failed);
-      emit(JsonLine().add("event", "check").add("subject", subject).add("name", c.name).add("passed", c.outcome == Outcome::passed).add("message", c.reason).add("elapsed_s", c.elapsed_s));
+      emit(JsonLine()
+               .add("event", "check")
+               .add("subject", subject)
+               .add("name", c.name)
+               .add("passed", c.outcome == Outcome::passed)
+               .add("message", c.reason)
+               .add("elapsed_s", c.elapsed_s));
     };
     if (auto all = conformance::check(settings); !all) return fail(all.error(), 3);
   }
-  if (!settings.only.empty() && !passed && !failed && !unsupported) return fail({"bus.usage", "no case fits '" + settings.only + "'", "sonde bus conformance --list"}, 2);
+  if (!settings.only.empty() && !passed && !failed && !unsupported)
+    return fail({"bus.usage", "no case fits '" + settings.only + "'", "sonde bus conformance --list"}, 2);
   emit(JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported));
   return failed ? 1 : 0;
 }

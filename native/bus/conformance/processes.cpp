@@ -43,8 +43,10 @@ void round_trips(Scene& scene, const std::shared_ptr<Bus>& bus, const std::strin
     scene.at("round " + std::to_string(k) + " of " + std::to_string(bytes) + " B");
     need(writer->write(plain(k, 5, bytes)), "write");
     const auto got = take(*reader, 1);
-    expect(got.size() == 1, "sample " + std::to_string(k) + " of " + std::to_string(bytes) + " B did not come back from another process");
-    expect(got[0].number == k && got[0].bytes == bytes && got[0].whole, "sample " + std::to_string(k) + " came back as another");
+    expect(got.size() == 1, "sample " + std::to_string(k) + " of " + std::to_string(bytes) +
+                                " B did not come back from another process");
+    expect(got[0].number == k && got[0].bytes == bytes && got[0].whole,
+           "sample " + std::to_string(k) + " came back as another");
   }
 }
 
@@ -55,14 +57,16 @@ void across(Scene& scene) {
   round_trips(scene, bus, topic, 100);
   Participant other;
   expect(until([&] {
-    for (const Participant& p : bus->peers())
-      if (p.pid == peer->pid() || p.name == scene.peer_name("echo")) {
-        other = p;
-        return true;
-      }
-    return false;
-  }), "peers() has not the participant of another process");
-  expect(other.pid == -1 || other.pid == peer->pid(), "its pid is told as " + std::to_string(other.pid) + " instead of " + std::to_string(peer->pid()));
+           for (const Participant& p : bus->peers())
+             if (p.pid == peer->pid() || p.name == scene.peer_name("echo")) {
+               other = p;
+               return true;
+             }
+           return false;
+         }),
+         "peers() has not the participant of another process");
+  expect(other.pid == -1 || other.pid == peer->pid(),
+         "its pid is told as " + std::to_string(other.pid) + " instead of " + std::to_string(peer->pid()));
 }
 
 void many(Scene& scene) {
@@ -80,13 +84,16 @@ void many(Scene& scene) {
   std::map<Guid, std::uint32_t> next;
   std::size_t got = 0;
   expect(until([&] {
-    for (const Seen& seen : take(*reader)) {
-      ++got;
-      expect(seen.number == next[seen.info.writer]++, "sample " + std::to_string(seen.number) + " of a process is out of order");
-    }
-    return got == n * processes;
-  }), std::to_string(got) + " of " + std::to_string(n * processes) + " samples came back");
-  expect(next.size() == processes, "samples are told to be of " + std::to_string(next.size()) + " writers instead of " + std::to_string(processes));
+           for (const Seen& seen : take(*reader)) {
+             ++got;
+             expect(seen.number == next[seen.info.writer]++,
+                    "sample " + std::to_string(seen.number) + " of a process is out of order");
+           }
+           return got == n * processes;
+         }),
+         std::to_string(got) + " of " + std::to_string(n * processes) + " samples came back");
+  expect(next.size() == processes, "samples are told to be of " + std::to_string(next.size()) + " writers instead of " +
+                                       std::to_string(processes));
 }
 
 void flood(Scene& scene) {
@@ -102,17 +109,21 @@ void flood(Scene& scene) {
   std::atomic<bool> over{false};
   std::thread writes([&] {
     for (std::uint32_t k = 0; k < n && failed.empty() && !over; ++k)
-      if (auto ok = writer->write(plain(k, 3, k % 2000)); !ok) failed = "write " + std::to_string(k) + ": " + ok.error().what;
+      if (auto ok = writer->write(plain(k, 3, k % 2000)); !ok)
+        failed = "write " + std::to_string(k) + ": " + ok.error().what;
   });
   std::uint32_t next = 0;
   std::string wrong;
-  until([&] {
-    for (const Seen& seen : take(*reader)) {
-      if (wrong.empty() && (seen.number != next || !seen.whole || seen.bytes != next % 2000)) wrong = "sample " + std::to_string(seen.number) + " came back instead of " + std::to_string(next);
-      ++next;
-    }
-    return next >= n || !wrong.empty();
-  }, 90);
+  until(
+      [&] {
+        for (const Seen& seen : take(*reader)) {
+          if (wrong.empty() && (seen.number != next || !seen.whole || seen.bytes != next % 2000))
+            wrong = "sample " + std::to_string(seen.number) + " came back instead of " + std::to_string(next);
+          ++next;
+        }
+        return next >= n || !wrong.empty();
+      },
+      90);
   over = true;
   writes.join();
   expect(failed.empty(), failed);
@@ -135,22 +146,25 @@ void killed(Scene& scene) {
   Scene::matched(*reader);
   peer->kill();
   // Ten leases: a shared machine may be late.
-  expect(until([&] { return writer->status().matched == 0 && reader->status().matched == 0; }, 20), "20 s after a process with a lease of 2 s was killed its endpoints are still matched");
+  expect(until([&] { return writer->status().matched == 0 && reader->status().matched == 0; }, 20),
+         "20 s after a process with a lease of 2 s was killed its endpoints are still matched");
   expect(until([&] {
-    for (const Participant& p : bus->peers())
-      if (p.name == scene.peer_name("echo") || (p.pid > 0 && p.pid == peer->pid())) return false;
-    return true;
-  }), "peers() still has a process that was killed");
+           for (const Participant& p : bus->peers())
+             if (p.name == scene.peer_name("echo") || (p.pid > 0 && p.pid == peer->pid())) return false;
+           return true;
+         }),
+         "peers() still has a process that was killed");
   need(writer->write(plain(1)), "write after a peer was killed");
   const auto again = scene.peer("echo", topic, brief);
   Scene::matched(*writer);
   Scene::matched(*reader);
   need(writer->write(plain(99)), "write");
   expect(until([&] {
-    for (const Seen& seen : take(*reader))
-      if (seen.number == 99) return true;
-    return false;
-  }), "a process that was started again is not heard");
+           for (const Seen& seen : take(*reader))
+             if (seen.number == 99) return true;
+           return false;
+         }),
+         "a process that was started again is not heard");
 }
 
 std::set<std::string> shared_files() {
@@ -168,16 +182,20 @@ std::set<std::string> shared_files_of(const std::filesystem::path& process) {
   for (std::string line; std::getline(maps, line);)
     if (const auto at = line.find(folder); at != line.npos) names.insert(line.substr(at, line.find(' ', at) - at));
   for (const auto& fd : std::filesystem::directory_iterator(process / "fd", none))
-    if (const std::string path = std::filesystem::read_symlink(fd.path(), none); path.starts_with(folder)) names.insert(path.substr(0, path.find(' ')));
+    if (const std::string path = std::filesystem::read_symlink(fd.path(), none); path.starts_with(folder))
+      names.insert(path.substr(0, path.find(' ')));
   return names;
 }
-/// Whether a process has it mapped or open: then it is nobody's leftover. A named mutex (sem.NAME_mutex) belongs to what it guards.
+/// Whether a process has it mapped or open: then it is nobody's leftover. A named mutex (sem.NAME_mutex) belongs to
+/// what it guards.
 bool in_use(std::string path) {
-  if (const auto at = path.find("/sem."); at != std::string::npos && path.ends_with("_mutex")) path = path.substr(0, at + 1) + path.substr(at + 5, path.size() - at - 5 - 6);
+  if (const auto at = path.find("/sem."); at != std::string::npos && path.ends_with("_mutex"))
+    path = path.substr(0, at + 1) + path.substr(at + 5, path.size() - at - 5 - 6);
   std::error_code none;
   for (const auto& process : std::filesystem::directory_iterator("/proc", none)) {
     const std::string name = process.path().filename();
-    if (name.find_first_not_of("0123456789") == std::string::npos && shared_files_of(process.path()).contains(path)) return true;
+    if (name.find_first_not_of("0123456789") == std::string::npos && shared_files_of(process.path()).contains(path))
+      return true;
   }
   return false;
 }
@@ -196,21 +214,26 @@ void leftovers(Scene& scene) {
     // Others on this machine make such files as well: what this one has, and what is named after that.
     const auto own = shared_files_of("/proc/" + std::to_string(peer->pid()));
     for (const auto& path : shared_files())
-      if (!before.contains(path) && std::any_of(own.begin(), own.end(), [&](const std::string& its) { return path.find(its.substr(its.rfind('/') + 1)) != path.npos; })) made.insert(path);
+      if (!before.contains(path) && std::any_of(own.begin(), own.end(), [&](const std::string& its) {
+            return path.find(its.substr(its.rfind('/') + 1)) != path.npos;
+          }))
+        made.insert(path);
     peer->kill();
   }
   if (scene.entry().clean) scene.entry().clean();
   std::string left;
-  const bool gone = until([&] {
-    left.clear();
-    const auto now = shared_files();
-    for (const auto& path : made)
-      if (now.contains(path) && !in_use(path)) left += (left.empty() ? "" : ", ") + path;
-    return left.empty();
-  }, 5);
+  const bool gone = until(
+      [&] {
+        left.clear();
+        const auto now = shared_files();
+        for (const auto& path : made)
+          if (now.contains(path) && !in_use(path)) left += (left.empty() ? "" : ", ") + path;
+        return left.empty();
+      },
+      5);
   expect(gone, "killed processes left " + left + " after clean()");
   const auto bus = scene.open();
-  round_trips(scene, bus, scene.topic("stays"), 5);   // and clean() took nothing from the living
+  round_trips(scene, bus, scene.topic("stays"), 5);  // and clean() took nothing from the living
 }
 
 void interrupted(Scene& scene) {
@@ -220,7 +243,8 @@ void interrupted(Scene& scene) {
   round_trips(scene, bus, topic, 3);
   peer->close_input();
   const int status = peer->ended(patience_s);
-  expect(status == 0, status < 0 ? "a process did not end in order" : "a process ended in order with status " + std::to_string(status));
+  expect(status == 0, status < 0 ? "a process did not end in order"
+                                 : "a process ended in order with status " + std::to_string(status));
 }
 
 std::string one_process(const Caps& caps) { return caps.across_processes ? "" : "other processes"; }
@@ -244,8 +268,7 @@ int play(const std::string& role, const std::string& topic, const std::shared_pt
   // The end of input is the end of whoever started this.
   std::thread watch([&] {
     char c;
-    while (::read(0, &c, 1) > 0) {
-    }
+    while (::read(0, &c, 1) > 0) {}
     over = true;
     waiter->wake();
   });
@@ -261,11 +284,14 @@ int play(const std::string& role, const std::string& topic, const std::shared_pt
         if (auto ok = writer->write(plain(seen.number, seen.writer, seen.bytes)); !ok) failed = ok.error().what;
     }
   } else if (role == "serve") {
-    auto server = need(Server::open(bus, topic, {}, [](const Incoming& in) {
-      Answer answer;
-      answer.body.assign(in.body.begin(), in.body.end());
-      return answer;
-    }, {"served", 2}), "no server");
+    auto server = need(Server::open(bus, topic, {},
+                                    [](const Incoming& in) {
+                                      Answer answer;
+                                      answer.body.assign(in.body.begin(), in.body.end());
+                                      return answer;
+                                    },
+                                    {"served", 2}),
+                       "no server");
     say("ready");
     while (!over) waiter->wait(Deadline{});
   }

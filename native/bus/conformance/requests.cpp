@@ -18,7 +18,8 @@ std::vector<std::byte> body_of(std::uint32_t client, std::uint32_t number, std::
 }
 
 /// Calls of many clients on `buses`, each from a thread of its own. What went wrong, or nothing.
-std::string storm(Scene& scene, const std::vector<std::shared_ptr<Bus>>& buses, const std::string& service, std::uint32_t clients, std::uint32_t calls) {
+std::string storm(Scene& scene, const std::vector<std::shared_ptr<Bus>>& buses, const std::string& service,
+                  std::uint32_t clients, std::uint32_t calls) {
   std::vector<std::string> failed(clients);
   std::atomic<std::uint64_t> done{0};
   std::vector<std::thread> threads;
@@ -32,12 +33,10 @@ std::string storm(Scene& scene, const std::vector<std::shared_ptr<Bus>>& buses, 
       for (std::uint32_t k = 0; k < calls && failed[c].empty(); ++k) {
         const auto body = body_of(c, k, k % 300);
         auto answer = (*client)->call(body, {"", 60, 0.5});
-        if (!answer)
-          failed[c] = "call " + std::to_string(k) + ": " + answer.error().what;
+        if (!answer) failed[c] = "call " + std::to_string(k) + ": " + answer.error().what;
         else if (answer->code != ReplyCode::ok)
           failed[c] = "call " + std::to_string(k) + ": " + std::string(name_of(answer->code)) + ": " + answer->message;
-        else if (answer->body != body)
-          failed[c] = "call " + std::to_string(k) + " got the answer of another";
+        else if (answer->body != body) failed[c] = "call " + std::to_string(k) + " got the answer of another";
         if (++done % 1000 == 0) scene.at(std::to_string(done) + " calls are answered");
       }
     });
@@ -61,7 +60,9 @@ void calls(Scene& scene, std::uint32_t clients, std::uint32_t each) {
   auto server = need(Server::open(bus, service, {}, echo(), {"server", 2}), "no server");
   const std::string failed = storm(scene, {one, two, bus}, service, clients, each);
   expect(failed.empty(), failed);
-  expect(server->counts().answered == std::uint64_t{clients} * each, std::to_string(server->counts().answered) + " requests were executed instead of " + std::to_string(clients * each));
+  expect(server->counts().answered == std::uint64_t{clients} * each, std::to_string(server->counts().answered) +
+                                                                         " requests were executed instead of " +
+                                                                         std::to_string(clients * each));
 }
 
 void big(Scene& scene) {
@@ -72,7 +73,8 @@ void big(Scene& scene) {
   for (const std::size_t bytes : {0u, 1u, 1000u, 65536u, 1048576u}) {
     const auto body = body_of(1, static_cast<std::uint32_t>(bytes), bytes);
     auto answer = need(client->call(body, {"", 60, 2}), "a call of " + std::to_string(bytes) + " B");
-    expect(answer.code == ReplyCode::ok && answer.body == body, "a call of " + std::to_string(bytes) + " B came back otherwise");
+    expect(answer.code == ReplyCode::ok && answer.body == body,
+           "a call of " + std::to_string(bytes) + " B came back otherwise");
   }
 }
 
@@ -89,19 +91,23 @@ void first(Scene& scene) {
   for (int k = 0; k < 3; ++k) {
     const std::string service = scene.topic("first" + std::to_string(k));
     const auto bus = scene.open(), far = scene.open();
-    auto server = need(Server::open(bus, service, {}, [](const Incoming& in) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      Answer answer;
-      answer.body.assign(in.body.begin(), in.body.end());
-      return answer;
-    }, {"server", 1}), "no server");
+    auto server = need(Server::open(bus, service, {},
+                                    [](const Incoming& in) {
+                                      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                                      Answer answer;
+                                      answer.body.assign(in.body.begin(), in.body.end());
+                                      return answer;
+                                    },
+                                    {"server", 1}),
+                       "no server");
     auto client = need(Client::open(far, service), "no client");
     expect(client->wait_for_server(Deadline::in_s(patience_s)), "a client does not find its server");
     const auto body = body_of(1, 1, 100);
     const auto answer = need(client->call(body, {"", patience_s, 10}), "the first call");
     expect(answer.code == ReplyCode::ok && answer.body == body, "the first call came back otherwise");
     expect(answer.tries == 1, "the first call was sent " + std::to_string(answer.tries) + " times");
-    expect(server->counts().requests == 1, "the server heard " + std::to_string(server->counts().requests) + " requests instead of one");
+    expect(server->counts().requests == 1,
+           "the server heard " + std::to_string(server->counts().requests) + " requests instead of one");
   }
 }
 
@@ -123,10 +129,8 @@ void killed(Scene& scene) {
       for (std::uint32_t k = 0; client && !over && failed[c].empty(); ++k) {
         const auto body = body_of(c, k, 20);
         auto answer = (*client)->call(body, {"", 60, 0.2});
-        if (!answer)
-          failed[c] = answer.error().what;
-        else if (answer->body != body)
-          failed[c] = "a call got another's answer";
+        if (!answer) failed[c] = answer.error().what;
+        else if (answer->body != body) failed[c] = "a call got another's answer";
         ++answered;
       }
     });
@@ -143,27 +147,33 @@ void killed(Scene& scene) {
     }
   }
   const std::uint32_t before = answered;
-  if (wrong.empty() && !until([&] { return answered > before + 40; }, 2 * patience_s)) wrong = "after the server was killed and started again calls are not answered";
+  if (wrong.empty() && !until([&] { return answered > before + 40; }, 2 * patience_s))
+    wrong = "after the server was killed and started again calls are not answered";
   over = true;
   for (auto& thread : threads) thread.join();
   expect(wrong.empty(), wrong);
   for (const auto& why : failed) expect(why.empty(), why);
 }
 
-std::string no_partitions(const Caps& caps) { return caps.partitions ? "" : "partitions, in which replies find their client"; }
+std::string no_partitions(const Caps& caps) {
+  return caps.partitions ? "" : "partitions, in which replies find their client";
+}
 std::string no_processes(const Caps& caps) { return !caps.across_processes ? "other processes" : no_partitions(caps); }
 
 }  // namespace
 
 std::vector<Entry> request_cases() {
   return {
-      {"requests: 10 clients of 3 participants, 100 calls each, each executed once", true, false, 180, no_partitions, [](Scene& scene) { calls(scene, 10, 100); }},
+      {"requests: 10 clients of 3 participants, 100 calls each, each executed once", true, false, 180, no_partitions,
+       [](Scene& scene) { calls(scene, 10, 100); }},
       {"requests: a client that found its server asks once", true, false, 180, no_partitions, first},
       {"requests: 0 B to 1 MiB", false, false, 180, no_partitions, big},
       {"requests: to another process", true, false, 180, no_processes, [](Scene& scene) { across(scene, 10, 100); }},
       {"requests: a server is killed and started again, and no call is lost", false, false, 240, no_processes, killed},
-      {"requests: 100 clients of 3 participants, 1000 calls each", false, true, 900, no_partitions, [](Scene& scene) { calls(scene, 100, 1000); }},
-      {"requests: 100 clients to another process, 1000 calls each", false, true, 900, no_processes, [](Scene& scene) { across(scene, 100, 1000); }},
+      {"requests: 100 clients of 3 participants, 1000 calls each", false, true, 900, no_partitions,
+       [](Scene& scene) { calls(scene, 100, 1000); }},
+      {"requests: 100 clients to another process, 1000 calls each", false, true, 900, no_processes,
+       [](Scene& scene) { across(scene, 100, 1000); }},
   };
 }
 

@@ -41,7 +41,8 @@ void meets(Scene& scene) {
   reader = Scene::reader(b, scene.topic("meets"));
   Scene::matched(*writer);
   Scene::matched(*reader);
-  expect(writer->status().matched_ever == 2, "matched_ever is " + std::to_string(writer->status().matched_ever) + " after two readers");
+  expect(writer->status().matched_ever == 2,
+         "matched_ever is " + std::to_string(writer->status().matched_ever) + " after two readers");
   writer.reset();
   expect(until([&] { return reader->status().matched == 0; }), "the reader still counts a writer that was closed");
 }
@@ -57,7 +58,8 @@ void guids(Scene& scene) {
       const auto reader = Scene::reader(bus, scene.topic("guids"));
       for (const Guid& guid : {writers.back()->guid(), reader->guid()}) {
         expect(seen.insert(guid).second, "two endpoints have the guid " + guid.text());
-        expect(std::equal(guid.bytes.begin(), guid.bytes.begin() + 12, bus->guid().bytes.begin()), "an endpoint's guid " + guid.text() + " does not begin as its participant's, " + bus->guid().text());
+        expect(std::equal(guid.bytes.begin(), guid.bytes.begin() + 12, bus->guid().bytes.begin()),
+               "an endpoint's guid " + guid.text() + " does not begin as its participant's, " + bus->guid().text());
       }
     }
   }
@@ -65,13 +67,20 @@ void guids(Scene& scene) {
   auto reader = Scene::reader(b, scene.topic("from"));
   Scene::matched(*writer);
   Scene::matched(*reader);
-  const std::int64_t before = [] { timespec t; clock_gettime(CLOCK_REALTIME, &t); return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }();
+  const std::int64_t before = [] {
+    timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+  }();
   need(writer->write(plain(1)), "write");
   const auto got = take(*reader, 1);
   expect(got.size() == 1, "no sample came");
-  expect(got[0].info.writer == writer->guid(), "the sample's writer is " + got[0].info.writer.text() + " instead of " + writer->guid().text());
+  expect(got[0].info.writer == writer->guid(),
+         "the sample's writer is " + got[0].info.writer.text() + " instead of " + writer->guid().text());
   const std::int64_t told = got[0].info.source_ns;
-  expect(told == 0 || std::abs(told - before) < std::int64_t{3600} * 1'000'000'000, "the sample was written at " + std::to_string(told) + " ns since 1970, by the clock it was " + std::to_string(before));
+  expect(told == 0 || std::abs(told - before) < std::int64_t{3600} * 1'000'000'000,
+         "the sample was written at " + std::to_string(told) + " ns since 1970, by the clock it was " +
+             std::to_string(before));
 }
 
 void in_order(Scene& scene) {
@@ -91,7 +100,8 @@ void in_order(Scene& scene) {
   for (std::uint32_t k = 0; k < writers; ++k)
     threads.emplace_back([&, k] {
       for (std::uint32_t n = 0; n < each && failed[k].empty(); ++n)
-        if (auto ok = w[k]->write(plain(n, k, n % 200)); !ok) failed[k] = "write " + std::to_string(n) + ": " + ok.error().what;
+        if (auto ok = w[k]->write(plain(n, k, n % 200)); !ok)
+          failed[k] = "write " + std::to_string(n) + ": " + ok.error().what;
     });
   std::vector<std::vector<std::uint32_t>> next(r.size(), std::vector<std::uint32_t>(writers));
   std::size_t got = 0;
@@ -103,16 +113,20 @@ void in_order(Scene& scene) {
         ++got;
         if (!seen.whole || seen.bytes != seen.number % 200) wrong = "a sample was changed on its way";
         if (seen.writer < writers && seen.number != next[k][seen.writer]++)
-          wrong = "reader " + std::to_string(k) + " got sample " + std::to_string(seen.number) + " of writer " + std::to_string(seen.writer) + " instead of " + std::to_string(next[k][seen.writer] - 1);
+          wrong = "reader " + std::to_string(k) + " got sample " + std::to_string(seen.number) + " of writer " +
+                  std::to_string(seen.writer) + " instead of " + std::to_string(next[k][seen.writer] - 1);
       }
     std::this_thread::yield();
   }
   for (auto& thread : threads) thread.join();
   expect(wrong.empty(), wrong);
   for (const auto& why : failed) expect(why.empty(), why);
-  expect(got == each * writers * r.size(), std::to_string(got) + " samples of " + std::to_string(each * writers * r.size()) + " came");
-  for (auto& writer : w) expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "wait_acknowledged() is false though all have all");
-  for (auto& reader : r) expect(reader->status().lost <= 0, std::to_string(reader->status().lost) + " samples are counted as lost");
+  expect(got == each * writers * r.size(),
+         std::to_string(got) + " samples of " + std::to_string(each * writers * r.size()) + " came");
+  for (auto& writer : w)
+    expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "wait_acknowledged() is false though all have all");
+  for (auto& reader : r)
+    expect(reader->status().lost <= 0, std::to_string(reader->status().lost) + " samples are counted as lost");
 }
 
 void best_effort(Scene& scene) {
@@ -133,7 +147,9 @@ void best_effort(Scene& scene) {
   expect(!got.empty(), "none of 500 samples came");
   for (std::size_t k = 0; k < got.size(); ++k) {
     expect(got[k].whole, "a sample was changed on its way");
-    if (k) expect(got[k].number > got[k - 1].number, "sample " + std::to_string(got[k].number) + " came after " + std::to_string(got[k - 1].number));
+    if (k)
+      expect(got[k].number > got[k - 1].number,
+             "sample " + std::to_string(got[k].number) + " came after " + std::to_string(got[k - 1].number));
   }
 }
 
@@ -144,13 +160,16 @@ void sizes(Scene& scene) {
   Scene::matched(*writer);
   Scene::matched(*reader);
   std::uint32_t number = 0;
-  for (const std::size_t bytes : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 8u, 63u, 255u, 1000u, 1300u, 1343u, 1344u, 1400u, 1472u, 1473u, 4096u, 8191u, 9000u, 14700u, 16384u, 64000u, 65000u, 65400u,
-                                  65507u, 65535u, 65536u, 65537u, 100000u, 131072u, 262144u, 524288u, 1048575u, 1048576u}) {
+  for (const std::size_t bytes :
+       {0u,     1u,     2u,     3u,     4u,     5u,      7u,      8u,      63u,     255u,     1000u,   1300u,
+        1343u,  1344u,  1400u,  1472u,  1473u,  4096u,   8191u,   9000u,   14700u,  16384u,   64000u,  65000u,
+        65400u, 65507u, 65535u, 65536u, 65537u, 100000u, 131072u, 262144u, 524288u, 1048575u, 1048576u}) {
     scene.at(std::to_string(bytes) + " B");
     need(writer->write(plain(++number, 9, bytes)), "write of " + std::to_string(bytes) + " B");
     const auto got = take(*reader, 1);
     expect(got.size() == 1, "a sample of " + std::to_string(bytes) + " B did not come");
-    expect(got[0].number == number && got[0].bytes == bytes && got[0].whole, "a sample of " + std::to_string(bytes) + " B came as another, of " + std::to_string(got[0].bytes) + " B");
+    expect(got[0].number == number && got[0].bytes == bytes && got[0].whole,
+           "a sample of " + std::to_string(bytes) + " B came as another, of " + std::to_string(got[0].bytes) + " B");
   }
 }
 
@@ -198,7 +217,8 @@ void history(Scene& scene) {
   });
   expect(there, "the last sample of an instance is not there");
   // How many came before the reader looked is its own affair, not their order.
-  for (const auto& [name, numbers] : seen) expect(std::is_sorted(numbers.begin(), numbers.end()), "samples of one instance are out of order");
+  for (const auto& [name, numbers] : seen)
+    expect(std::is_sorted(numbers.begin(), numbers.end()), "samples of one instance are out of order");
   for (std::uint32_t k = 50; k < 60; ++k) need(writer->write(keyed("a", k)), "write");
   expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "not acknowledged");
   pause(0.2);
@@ -233,8 +253,10 @@ void instances(Scene& scene) {
   need(writer->write(keyed(names[1], 11)), "write");
   need(writer->write(keyed(names[0], 10)), "write");
   got = take(*reader, 2);
-  expect(got.size() == 2 && got[0].name == names[1] && got[1].name == names[0] && got[1].number == 10, "after disposals samples are other ones");
-  expect(got[0].info.state == InstanceState::alive && got[1].info.state == InstanceState::alive && got[1].info.has_data, "an instance that is written again is not alive");
+  expect(got.size() == 2 && got[0].name == names[1] && got[1].name == names[0] && got[1].number == 10,
+         "after disposals samples are other ones");
+  expect(got[0].info.state == InstanceState::alive && got[1].info.state == InstanceState::alive && got[1].info.has_data,
+         "an instance that is written again is not alive");
   // More than an implementation may hand over at once, and fewer.
   constexpr std::uint32_t samples = 70;
   for (std::uint32_t k = 0; k < samples; ++k) need(writer->write(keyed(names[2], k)), "write");
@@ -242,9 +264,12 @@ void instances(Scene& scene) {
   expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "not acknowledged");
   std::uint32_t data = 0, ends = 0, early = 0;
   const auto one = [&](const SampleInfo& info, Bytes) { info.has_data ? (++data, early += ends) : ++ends; };
-  expect(until([&] { return reader->take(one, 1), data == samples && ends; }), std::to_string(data) + " of " + std::to_string(samples) + " samples and " + std::to_string(ends) + " disposals were told, one at a time");
+  expect(until([&] { return reader->take(one, 1), data == samples && ends; }),
+         std::to_string(data) + " of " + std::to_string(samples) + " samples and " + std::to_string(ends) +
+             " disposals were told, one at a time");
   while (reader->take(one, 1)) {}
-  expect(ends == 1 && !early, "a disposal was told " + std::to_string(ends) + " times, and " + std::to_string(early) + " samples behind it");
+  expect(ends == 1 && !early,
+         "a disposal was told " + std::to_string(ends) + " times, and " + std::to_string(early) + " samples behind it");
 }
 
 void partitions(Scene& scene, bool wild) {
@@ -252,9 +277,13 @@ void partitions(Scene& scene, bool wild) {
     std::vector<std::string> written, read;
     bool match;
   };
-  const std::vector<Pair> plain_pairs = {{{"a"}, {"a"}, true}, {{"a"}, {"b"}, false}, {{"a"}, {}, false}, {{}, {"a"}, false}, {{"a", "b"}, {"c", "b"}, true}, {{"rack1/n001"}, {"rack1/n001"}, true}};
-  const std::vector<Pair> wild_pairs = {{{"Node12"}, {"Node*"}, true}, {{"Node*"}, {"Node12"}, true}, {{"Node1"}, {"Node?"}, true}, {{"Node12"}, {"Node?"}, false}, {{"rack1/n001"}, {"rack*"}, true},
-                                        {{"rack1/n001"}, {"*/n001"}, true}, {{"rack1/n001"}, {"*/n002"}, false}, {{"Edge1"}, {"Node*"}, false}, {{"x", "Node7"}, {"Node*"}, true}};
+  const std::vector<Pair> plain_pairs = {
+      {{"a"}, {"a"}, true}, {{"a"}, {"b"}, false},          {{"a"}, {}, false},
+      {{}, {"a"}, false},   {{"a", "b"}, {"c", "b"}, true}, {{"rack1/n001"}, {"rack1/n001"}, true}};
+  const std::vector<Pair> wild_pairs = {
+      {{"Node12"}, {"Node*"}, true},       {{"Node*"}, {"Node12"}, true},     {{"Node1"}, {"Node?"}, true},
+      {{"Node12"}, {"Node?"}, false},      {{"rack1/n001"}, {"rack*"}, true}, {{"rack1/n001"}, {"*/n001"}, true},
+      {{"rack1/n001"}, {"*/n002"}, false}, {{"Edge1"}, {"Node*"}, false},     {{"x", "Node7"}, {"Node*"}, true}};
   const auto& pairs = wild ? wild_pairs : plain_pairs;
   const auto a = scene.open(), b = scene.open();
   std::vector<std::unique_ptr<Writer>> writers;
@@ -272,10 +301,13 @@ void partitions(Scene& scene, bool wild) {
   };
   for (std::size_t k = 0; k < pairs.size(); ++k)
     if (pairs[k].match)
-      expect(writers[k]->wait_matched(1, Deadline::in_s(patience_s)) && readers[k]->wait_matched(1, Deadline::in_s(patience_s)), words(k) + ": no match");
+      expect(writers[k]->wait_matched(1, Deadline::in_s(patience_s)) &&
+                 readers[k]->wait_matched(1, Deadline::in_s(patience_s)),
+             words(k) + ": no match");
   pause(0.3);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
-    if (!pairs[k].match) expect(writers[k]->status().matched == 0 && readers[k]->status().matched == 0, words(k) + ": a match");
+    if (!pairs[k].match)
+      expect(writers[k]->status().matched == 0 && readers[k]->status().matched == 0, words(k) + ": a match");
     need(writers[k]->write(plain(static_cast<std::uint32_t>(k))), "write");
   }
   for (std::size_t k = 0; k < pairs.size(); ++k)
@@ -345,11 +377,15 @@ void incompatible(Scene& scene) {
     auto writer = Scene::writer(a, topic, pair.offered);
     auto reader = Scene::reader(b, topic, pair.asked);
     const auto told = [&](auto& endpoint, const char* which) {
-      expect(until([&] { return endpoint.status().incompatible != 0; }), std::string(pair.policy) + ": the " + which + " was not told of a peer whose QoS excludes a match");
+      expect(until([&] { return endpoint.status().incompatible != 0; }),
+             std::string(pair.policy) + ": the " + which + " was not told of a peer whose QoS excludes a match");
       const Status status = endpoint.status();
       expect(status.matched == 0, std::string(pair.policy) + ": matched all the same");
       if (status.incompatible > 0)
-        expect(status.incompatible_policy == pair.policy, "the " + std::string(which) + " was told of " + (status.incompatible_policy.empty() ? "no policy" : status.incompatible_policy) + " instead of " + pair.policy);
+        expect(status.incompatible_policy == pair.policy,
+               "the " + std::string(which) + " was told of " +
+                   (status.incompatible_policy.empty() ? "no policy" : status.incompatible_policy) + " instead of " +
+                   pair.policy);
     };
     told(*writer, "writer");
     told(*reader, "reader");
@@ -380,15 +416,18 @@ void other_structure(Scene& scene) {
   fields.push_back({"more", primitive(Kind::uint32), false, {}});
   auto writer = Scene::writer(a, topic, {}, plain_type());
   auto reader = Scene::reader(b, topic, {}, structure(plain_type()->name, fields));
-  if (!until([&] { return writer->status().matched && reader->status().matched; }, 3)) return;   // told apart by the DDS itself: as good
+  if (!until([&] { return writer->status().matched && reader->status().matched; }, 3))
+    return;  // told apart by the DDS itself: as good
   for (std::uint32_t k = 0; k < 20; ++k) {
     need(writer->write(plain(k)), "write");
     pause(0.02);
   }
   expect(until([&] {
-    expect(take(*reader).empty(), "a sample of another structure of the same name was handed on");
-    return reader->counts().other_type > 0;
-  }), "samples of another structure are not counted: other_type is 0, malformed " + std::to_string(reader->counts().malformed));
+           expect(take(*reader).empty(), "a sample of another structure of the same name was handed on");
+           return reader->counts().other_type > 0;
+         }),
+         "samples of another structure are not counted: other_type is 0, malformed " +
+             std::to_string(reader->counts().malformed));
 }
 
 void deadlines(Scene& scene) {
@@ -401,8 +440,10 @@ void deadlines(Scene& scene) {
   Scene::matched(*reader);
   need(writer->write(plain(1)), "write");
   expect(take(*reader, 1).size() == 1, "the sample did not come");
-  expect(until([&] { return reader->status().deadline_missed > 0; }), "the reader does not count that no sample came for longer than 0.2 s");
-  expect(until([&] { return writer->status().deadline_missed > 0; }), "the writer does not count that it wrote no sample for longer than 0.2 s");
+  expect(until([&] { return reader->status().deadline_missed > 0; }),
+         "the reader does not count that no sample came for longer than 0.2 s");
+  expect(until([&] { return writer->status().deadline_missed > 0; }),
+         "the writer does not count that it wrote no sample for longer than 0.2 s");
 }
 
 void liveliness(Scene& scene) {
@@ -426,16 +467,21 @@ void liveliness(Scene& scene) {
     longest = std::max(longest, now - last);
     last = now;
   }
-  if (longest < 400'000'000) expect(reader->status().alive == 1 && reader->status().liveliness_lost == lost_before, "a writer that asserts its liveliness in time is not alive for the reader");
-  expect(until([&] { return reader->status().alive == 0; }), "a writer that asserts nothing stays alive for the reader");
+  if (longest < 400'000'000)
+    expect(reader->status().alive == 1 && reader->status().liveliness_lost == lost_before,
+           "a writer that asserts its liveliness in time is not alive for the reader");
+  expect(until([&] { return reader->status().alive == 0; }),
+         "a writer that asserts nothing stays alive for the reader");
   expect(reader->status().liveliness_lost > lost_before, "the reader does not count that a writer's lease ran out");
-  expect(until([&] { return writer->status().liveliness_lost > 0; }), "the writer does not count that its lease ran out");
+  expect(until([&] { return writer->status().liveliness_lost > 0; }),
+         "the writer does not count that its lease ran out");
   // Asserting alone does not bring it back everywhere: Cyclone DDS 0.10 waits for a sample.
   expect(until([&] {
-    writer->assert_liveliness();
-    need(writer->write(plain(2)), "write");
-    return reader->status().alive == 1;
-  }), "a writer that writes again is not alive for the reader");
+           writer->assert_liveliness();
+           need(writer->write(plain(2)), "write");
+           return reader->status().alive == 1;
+         }),
+         "a writer that writes again is not alive for the reader");
   Qos automatic;
   automatic.lease_s = 0.5;
   auto steady = Scene::writer(a, scene.topic("steady"), automatic);
@@ -457,7 +503,9 @@ void lifespans(Scene& scene) {
   auto reader = Scene::reader(b, scene.topic("span"), local());
   Scene::matched(*reader, 2);
   const auto got = take(*reader, 2, 1);
-  expect(got.size() == 1 && got[0].writer == 2, got.empty() ? "the sample without lifespan did not come" : "a sample came 1 s after it was written with a lifespan of 0.3 s");
+  expect(got.size() == 1 && got[0].writer == 2,
+         got.empty() ? "the sample without lifespan did not come"
+                     : "a sample came 1 s after it was written with a lifespan of 0.3 s");
 }
 
 void owners(Scene& scene) {
@@ -465,7 +513,8 @@ void owners(Scene& scene) {
   Qos weak, strong;
   weak.ownership = strong.ownership = Ownership::exclusive;
   weak.strength = 1, strong.strength = 5;
-  auto one = Scene::writer(a, scene.topic("owner"), weak, keyed_type()), two = Scene::writer(a, scene.topic("owner"), strong, keyed_type());
+  auto one = Scene::writer(a, scene.topic("owner"), weak, keyed_type()),
+       two = Scene::writer(a, scene.topic("owner"), strong, keyed_type());
   auto reader = Scene::reader(b, scene.topic("owner"), weak, keyed_type());
   Scene::matched(*reader, 2);
   Scene::matched(*one);
@@ -474,7 +523,8 @@ void owners(Scene& scene) {
   auto got = take(*reader, 1);
   expect(got.size() == 1 && got[0].number == 2, "the sample of the strong owner did not come");
   need(one->write(keyed("n", 1)), "write");
-  need(one->wait_acknowledged(Deadline::in_s(patience_s)) ? Result<void>{} : Error{"", "not acknowledged", ""}, "write");
+  need(one->wait_acknowledged(Deadline::in_s(patience_s)) ? Result<void>{} : Error{"", "not acknowledged", ""},
+       "write");
   need(two->write(keyed("n", 3)), "write");
   got = take(*reader, 1);
   expect(got.size() == 1 && got[0].number == 3, "the sample of a weaker owner was handed on");
@@ -493,7 +543,8 @@ void best_effort_owners(Scene& scene) {
   weak.reliability = strong.reliability = Reliability::best_effort;
   weak.ownership = strong.ownership = Ownership::exclusive;
   weak.strength = 1, strong.strength = 5;
-  auto one = Scene::writer(a, scene.topic("owner"), weak, keyed_type()), two = Scene::writer(a, scene.topic("owner"), strong, keyed_type());
+  auto one = Scene::writer(a, scene.topic("owner"), weak, keyed_type()),
+       two = Scene::writer(a, scene.topic("owner"), strong, keyed_type());
   auto reader = Scene::reader(b, scene.topic("owner"), weak, keyed_type());
   Scene::matched(*reader, 2);
   Scene::matched(*one);
@@ -520,7 +571,8 @@ void source_order(Scene& scene) {
   Qos qos = local();
   qos.order_by_source = true;
   constexpr std::uint32_t n = 40;
-  auto one = Scene::writer(a, scene.topic("source"), qos, keyed_type()), two = Scene::writer(b, scene.topic("source"), qos, keyed_type());
+  auto one = Scene::writer(a, scene.topic("source"), qos, keyed_type()),
+       two = Scene::writer(b, scene.topic("source"), qos, keyed_type());
   for (std::uint32_t k = 0; k < n; ++k) {
     need((k % 2 ? two : one)->write(keyed("n", k)), "write");
     pause(2e-3);
@@ -534,8 +586,10 @@ void source_order(Scene& scene) {
   const auto got = take(*reader, n, 2);
   std::string numbers;
   for (const Seen& seen : got) numbers += (numbers.empty() ? "" : " ") + std::to_string(seen.number);
-  expect(std::is_sorted(got.begin(), got.end(), [](const Seen& x, const Seen& y) { return x.number < y.number; }), "samples of two writers are not in the order in which they were written: " + numbers);
-  expect(!got.empty() && got.back().number == n - 1, "the last sample that was written is not the last that came: " + numbers);
+  expect(std::is_sorted(got.begin(), got.end(), [](const Seen& x, const Seen& y) { return x.number < y.number; }),
+         "samples of two writers are not in the order in which they were written: " + numbers);
+  expect(!got.empty() && got.back().number == n - 1,
+         "the last sample that was written is not the last that came: " + numbers);
 }
 
 void wakes(Scene& scene) {
@@ -596,7 +650,7 @@ void waiting(Scene& scene) {
   waiter->wake();
   if (!until([&] { return woken.load(); })) {
     sleeper.detach();
-    (void)waiter.release();   // somebody is still in it
+    (void)waiter.release();  // somebody is still in it
     throw Failed("wake() did not end a wait");
   }
   sleeper.join();
@@ -607,14 +661,17 @@ void waiting(Scene& scene) {
   for (auto* r : {r1.get(), r2.get()}) Scene::matched(*r);
   need(w1->write(plain(1)), "write");
   expect(until([&] { return w1->wait_acknowledged(Deadline::in_s(1)); }), "not acknowledged");
-  need(waiter->attach(*r1, 1), "attach");   // the sample is there before
+  need(waiter->attach(*r1, 1), "attach");  // the sample is there before
   need(waiter->attach(*r2, 2), "attach");
-  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{1}, "a sample that came before attach() wakes nobody");
-  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{1}, "a sample that was not taken is forgotten by the next wait");
+  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{1},
+         "a sample that came before attach() wakes nobody");
+  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{1},
+         "a sample that was not taken is forgotten by the next wait");
   expect(take(*r1, 1).size() == 1, "the sample did not come");
   expect(waiter->wait(Deadline::in_s(0.05)).empty(), "a reader that was emptied still wakes");
   need(w2->write(plain(1)), "write");
-  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{2}, "the second reader's sample wakes nobody, or by another tag");
+  expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{2},
+         "the second reader's sample wakes nobody, or by another tag");
   waiter->detach(*r2);
   expect(waiter->wait(Deadline::in_s(0.05)).empty(), "a reader that was detached still wakes");
 }
@@ -632,13 +689,14 @@ void others(Scene& scene) {
   Scene::matched(*reader);
   Endpoint found;
   expect(until([&] {
-    for (const Endpoint& endpoint : b->endpoints())
-      if (endpoint.guid == writer->guid()) {
-        found = endpoint;
-        return true;
-      }
-    return false;
-  }), "endpoints() has not the writer of another");
+           for (const Endpoint& endpoint : b->endpoints())
+             if (endpoint.guid == writer->guid()) {
+               found = endpoint;
+               return true;
+             }
+           return false;
+         }),
+         "endpoints() has not the writer of another");
   expect(found.writes, "a writer is told as a reader");
   expect(found.topic == writer->topic(), "topic '" + found.topic + "' instead of '" + writer->topic() + "'");
   expect(found.type == plain_type()->name, "type '" + found.type + "' instead of '" + plain_type()->name + "'");
@@ -649,30 +707,36 @@ void others(Scene& scene) {
   expect(found.reliability == qos.reliability, "the writer's reliability is told otherwise");
   expect(found.durability == qos.durability, "the writer's durability is told otherwise");
   const Announcement announced = read_announcement(found.user_data);
-  expect(announced.user_data == qos.user_data, "user data '" + announced.user_data + "' instead of '" + qos.user_data + "'");
+  expect(announced.user_data == qos.user_data,
+         "user data '" + announced.user_data + "' instead of '" + qos.user_data + "'");
   expect(announced.fingerprint == fingerprint(*plain_type()), "the type's fingerprint did not arrive");
-  for (const Endpoint& endpoint : b->endpoints()) expect(endpoint.participant != b->guid(), "endpoints() has one's own");
+  for (const Endpoint& endpoint : b->endpoints())
+    expect(endpoint.participant != b->guid(), "endpoints() has one's own");
   Participant peer;
   expect(until([&] {
-    for (const Participant& p : b->peers())
-      if (p.guid == a->guid()) {
-        peer = p;
-        return true;
-      }
-    return false;
-  }), "peers() has not another participant");
+           for (const Participant& p : b->peers())
+             if (p.guid == a->guid()) {
+               peer = p;
+               return true;
+             }
+           return false;
+         }),
+         "peers() has not another participant");
   expect(peer.name.empty() || peer.name == "conformance first", "a participant is called '" + peer.name + "'");
-  expect(peer.pid == -1 || peer.pid == getpid(), "a participant's pid is " + std::to_string(peer.pid) + " instead of " + std::to_string(getpid()));
+  expect(peer.pid == -1 || peer.pid == getpid(),
+         "a participant's pid is " + std::to_string(peer.pid) + " instead of " + std::to_string(getpid()));
   for (const Participant& p : b->peers()) expect(p.guid != b->guid(), "peers() has oneself");
   writer.reset();
   expect(until([&] {
-    for (const Endpoint& endpoint : b->endpoints())
-      if (endpoint.topic == scene.topic("others")) return false;
-    return true;
-  }), "endpoints() still has a writer that was closed");
+           for (const Endpoint& endpoint : b->endpoints())
+             if (endpoint.topic == scene.topic("others")) return false;
+           return true;
+         }),
+         "endpoints() still has a writer that was closed");
 }
 
-/// More than an implementation reads at once, asked for again and again: whatever it keeps from one look to the next has to grow with them.
+/// More than an implementation reads at once, asked for again and again: whatever it keeps from one look to the next
+/// has to grow with them.
 void crowd(Scene& scene) {
   constexpr std::size_t many = 150;
   const auto a = scene.open(), b = scene.open();
@@ -688,13 +752,17 @@ void crowd(Scene& scene) {
   for (const std::size_t left : {many, many - 1, many / 2, std::size_t{0}, many}) {
     while (writers.size() > left) {
       writers.pop_back();
-      // Fast DDS's server (2.9.1) does not pass on all endings where 75 come at once: 52 to 74 were told of still 30 s later.
+      // Fast DDS's server (2.9.1) does not pass on all endings where 75 come at once: 52 to 74 were told of still 30 s
+      // later.
       if (scene.profile().discovery.kind == DiscoveryKind::server)
-        expect(until([&] { return told() == writers.size(); }), std::to_string(told()) + " of " + std::to_string(writers.size()) + " writers are told of");
+        expect(until([&] { return told() == writers.size(); }),
+               std::to_string(told()) + " of " + std::to_string(writers.size()) + " writers are told of");
     }
     while (writers.size() < left) writers.push_back(Scene::writer(a, topic(writers.size())));
-    expect(until([&] { return told() == left; }), std::to_string(told()) + " of " + std::to_string(left) + " writers are told of");
-    for (int again = 0; again < 3; ++again) expect(told() == left, "writers are told of once, and not when asked for again");
+    expect(until([&] { return told() == left; }),
+           std::to_string(told()) + " of " + std::to_string(left) + " writers are told of");
+    for (int again = 0; again < 3; ++again)
+      expect(told() == left, "writers are told of once, and not when asked for again");
   }
 }
 
@@ -713,25 +781,31 @@ void back_pressure(Scene& scene) {
     if (auto ok = writer->write(plain(written, 0, 1000)); ok) {
       ++written;
     } else {
-      expect(ok.error().code == "bus.timed_out", "a writer without place said " + ok.error().code + ": " + ok.error().what);
+      expect(ok.error().code == "bus.timed_out",
+             "a writer without place said " + ok.error().code + ": " + ok.error().what);
       refused = true;
     }
   }
-  expect(refused, "a reliable writer wrote " + std::to_string(written) + " samples of 1000 B to a reader that holds 20 and takes none");
+  expect(refused, "a reliable writer wrote " + std::to_string(written) +
+                      " samples of 1000 B to a reader that holds 20 and takes none");
   std::uint32_t next = 0;
   const auto look = [&] {
     for (const Seen& seen : take(*reader)) {
-      expect(seen.number == next && seen.whole, "sample " + std::to_string(seen.number) + " came instead of " + std::to_string(next));
+      expect(seen.number == next && seen.whole,
+             "sample " + std::to_string(seen.number) + " came instead of " + std::to_string(next));
       ++next;
     }
   };
-  expect(until([&] { return look(), next == written; }), std::to_string(next) + " of " + std::to_string(written) + " samples that were written came");
+  expect(until([&] { return look(), next == written; }),
+         std::to_string(next) + " of " + std::to_string(written) + " samples that were written came");
   for (int k = 0; k < 100; ++k) {
-    expect(until([&] { return bool(writer->write(plain(written))) || (look(), false); }), "after the reader took all the writer has no place still");
+    expect(until([&] { return bool(writer->write(plain(written))) || (look(), false); }),
+           "after the reader took all the writer has no place still");
     ++written;
     look();
   }
-  expect(until([&] { return look(), next == written; }), std::to_string(next) + " of " + std::to_string(written) + " samples came in the end");
+  expect(until([&] { return look(), next == written; }),
+         std::to_string(next) + " of " + std::to_string(written) + " samples came in the end");
 }
 
 void threads(Scene& scene) {
@@ -756,12 +830,15 @@ void threads(Scene& scene) {
             (void)far->endpoints();
             (void)bus->peers();
           }
-          for (const Seen& seen : take(*reader)) expect(seen.number == next++ && seen.writer == t && seen.whole, "a thread got another's sample, or out of order");
+          for (const Seen& seen : take(*reader))
+            expect(seen.number == next++ && seen.writer == t && seen.whole,
+                   "a thread got another's sample, or out of order");
         }
         expect(until([&] {
-          for (const Seen& seen : take(*reader)) expect(seen.number == next++, "a sample is out of order");
-          return next == each;
-        }), std::to_string(next) + " of " + std::to_string(each) + " samples came");
+                 for (const Seen& seen : take(*reader)) expect(seen.number == next++, "a sample is out of order");
+                 return next == each;
+               }),
+               std::to_string(next) + " of " + std::to_string(each) + " samples came");
       } catch (const std::exception& e) {
         failed[t] = e.what();
       }
@@ -772,7 +849,8 @@ void threads(Scene& scene) {
 
 void one_writer(Scene& scene, bool has_keys) {
   constexpr std::uint32_t n = 4;
-  const std::uint32_t each = has_keys ? 150 : 500;   // where place is made for one instance, others do not make a DDS look again
+  const std::uint32_t each =
+      has_keys ? 150 : 500;  // where place is made for one instance, others do not make a DDS look again
   const auto a = scene.open(), b = scene.open();
   Qos qos = keep_all();
   qos.max_samples = 10;
@@ -788,21 +866,28 @@ void one_writer(Scene& scene, bool has_keys) {
   for (std::uint32_t t = 0; t < n; ++t)
     threads.emplace_back([&, t] {
       for (std::uint32_t k = 0; k < each && failed[t].empty() && !over; ++k)
-        if (auto ok = writer->write(has_keys ? keyed(names[t], k) : plain(k, t)); !ok) failed[t] = "write " + std::to_string(k) + ": " + ok.error().what;
+        if (auto ok = writer->write(has_keys ? keyed(names[t], k) : plain(k, t)); !ok)
+          failed[t] = "write " + std::to_string(k) + ": " + ok.error().what;
     });
   std::vector<std::uint32_t> next(n);
   std::size_t got = 0;
   std::string wrong;
-  const bool all = until([&] {
-    pause(2e-3);   // so that they find no place
-    for (const Seen& seen : take(*reader)) {
-      ++got;
-      const auto t = has_keys ? static_cast<std::uint32_t>(std::find(names, names + n, seen.name) - names) : seen.writer;
-      if (t >= n || seen.number != next[t]) wrong = "sample " + std::to_string(seen.number) + " of thread " + std::to_string(t) + " came instead of " + (t < n ? std::to_string(next[t]) : "none");
-      else ++next[t];
-    }
-    return got >= n * each || !wrong.empty() || std::any_of(failed.begin(), failed.end(), [](const auto& why) { return !why.empty(); });
-  }, 3 * patience_s);
+  const bool all = until(
+      [&] {
+        pause(2e-3);  // so that they find no place
+        for (const Seen& seen : take(*reader)) {
+          ++got;
+          const auto t =
+              has_keys ? static_cast<std::uint32_t>(std::find(names, names + n, seen.name) - names) : seen.writer;
+          if (t >= n || seen.number != next[t])
+            wrong = "sample " + std::to_string(seen.number) + " of thread " + std::to_string(t) + " came instead of " +
+                    (t < n ? std::to_string(next[t]) : "none");
+          else ++next[t];
+        }
+        return got >= n * each || !wrong.empty() ||
+               std::any_of(failed.begin(), failed.end(), [](const auto& why) { return !why.empty(); });
+      },
+      3 * patience_s);
   over = true;
   for (auto& thread : threads) thread.join();
   for (const auto& why : failed) expect(why.empty(), why);
@@ -838,11 +923,14 @@ void reopen(Scene& scene) {
     round();
   }
   std::size_t fd = 0, task = 0;
-  const bool back = until([&] {
-    fd = entries_of("/proc/self/fd"), task = entries_of("/proc/self/task");
-    return fd <= descriptors && task <= tasks;
-  }, 10);
-  expect(back, "opened and closed 50 times: " + std::to_string(fd) + " descriptors and " + std::to_string(task) + " threads, where there were " + std::to_string(descriptors) + " and " + std::to_string(tasks));
+  const bool back = until(
+      [&] {
+        fd = entries_of("/proc/self/fd"), task = entries_of("/proc/self/task");
+        return fd <= descriptors && task <= tasks;
+      },
+      10);
+  expect(back, "opened and closed 50 times: " + std::to_string(fd) + " descriptors and " + std::to_string(task) +
+                   " threads, where there were " + std::to_string(descriptors) + " and " + std::to_string(tasks));
 }
 
 std::string no_durability(const Caps& caps) { return caps.durability ? "" : "transient_local"; }
@@ -850,25 +938,34 @@ std::string no_partitions(const Caps& caps) { return caps.partitions ? "" : "par
 std::string no_wildcards(const Caps& caps) { return caps.partition_wildcards ? "" : "wildcards in partitions"; }
 std::string no_deadline(const Caps& caps) { return caps.deadline ? "" : "deadlines"; }
 std::string no_liveliness(const Caps& caps) { return caps.liveliness ? "" : "liveliness"; }
-std::string no_lifespan(const Caps& caps) { return caps.lifespan && caps.durability ? "" : "a lifespan of what is kept for late readers"; }
+std::string no_lifespan(const Caps& caps) {
+  return caps.lifespan && caps.durability ? "" : "a lifespan of what is kept for late readers";
+}
 std::string no_order(const Caps& caps) { return !caps.order_by_source ? "order by source time" : no_durability(caps); }
-std::string no_best_effort_ownership(const Caps& caps) { return caps.ownership_best_effort ? "" : "exclusive ownership with best effort"; }
+std::string no_best_effort_ownership(const Caps& caps) {
+  return caps.ownership_best_effort ? "" : "exclusive ownership with best effort";
+}
 std::string no_ownership(const Caps& caps) { return caps.ownership ? "" : "exclusive ownership"; }
 
 }  // namespace
 
 std::vector<Entry> sample_cases() {
   return {
-      {"matching: a writer and a reader find each other, and notice when the other goes", true, false, 120, nullptr, meets},
+      {"matching: a writer and a reader find each other, and notice when the other goes", true, false, 120, nullptr,
+       meets},
       {"guids: of endpoints, of their participants, and of who wrote a sample", false, false, 120, nullptr, guids},
-      {"reliable: 10,000 samples of two writers reach two readers, all and in order", true, false, 150, nullptr, in_order},
+      {"reliable: 10,000 samples of two writers reach two readers, all and in order", true, false, 150, nullptr,
+       in_order},
       {"best effort: what arrives is whole and in order", false, false, 120, nullptr, best_effort},
       {"sizes: 0 B to 1 MiB", true, false, 180, nullptr, sizes},
-      {"transient_local: a late reader gets the past once, a volatile one does not", true, false, 120, no_durability, late_reader},
+      {"transient_local: a late reader gets the past once, a volatile one does not", true, false, 120, no_durability,
+       late_reader},
       {"keep_last: a reader holds the last of each instance", false, false, 120, nullptr, history},
       {"keys: instances, and their disposal", false, false, 120, nullptr, instances},
-      {"partitions: who shares a name hears each other, nobody else", true, false, 120, no_partitions, [](Scene& scene) { partitions(scene, false); }},
-      {"partitions: '*' and '?' on either side", false, false, 120, no_wildcards, [](Scene& scene) { partitions(scene, true); }},
+      {"partitions: who shares a name hears each other, nobody else", true, false, 120, no_partitions,
+       [](Scene& scene) { partitions(scene, false); }},
+      {"partitions: '*' and '?' on either side", false, false, 120, no_wildcards,
+       [](Scene& scene) { partitions(scene, true); }},
       {"domains: nothing goes from one to another", true, false, 120, nullptr, domains},
       {"QoS: who cannot match is counted, with the policy", false, false, 180, nullptr, incompatible},
       {"types: another name is no match", false, false, 120, nullptr, other_type},
@@ -882,11 +979,15 @@ std::vector<Entry> sample_cases() {
       {"waiter: no sample of 1000 rounds wakes nobody", true, false, 180, nullptr, wakes},
       {"waiter: deadlines, wakes, what was there before, what was detached", false, false, 120, nullptr, waiting},
       {"others: peers and endpoints as they announced themselves, with user data", true, false, 120, nullptr, others},
-      {"crowd: 150 writers of another are told of, asked for again and again, as they come and go", true, false, 120, nullptr, crowd},
-      {"max_blocking: a reliable writer without place waits, says so, and goes on", false, false, 180, nullptr, back_pressure},
+      {"crowd: 150 writers of another are told of, asked for again and again, as they come and go", true, false, 120,
+       nullptr, crowd},
+      {"max_blocking: a reliable writer without place waits, says so, and goes on", false, false, 180, nullptr,
+       back_pressure},
       {"threads: eight write, read, come and go at once", false, false, 150, nullptr, threads},
-      {"threads: four share a writer without place, and lose nothing", false, false, 180, nullptr, [](Scene& scene) { one_writer(scene, false); }},
-      {"threads: the same with an instance each", false, false, 180, nullptr, [](Scene& scene) { one_writer(scene, true); }},
+      {"threads: four share a writer without place, and lose nothing", false, false, 180, nullptr,
+       [](Scene& scene) { one_writer(scene, false); }},
+      {"threads: the same with an instance each", false, false, 180, nullptr,
+       [](Scene& scene) { one_writer(scene, true); }},
       {"reopen: 50 participants leave no descriptor and no thread", false, false, 240, nullptr, reopen},
   };
 }

@@ -1,5 +1,6 @@
 #pragma once
-/// What a case stands in: participants, samples, other processes, and words for what was expected. Owner-thread, but for what says otherwise.
+/// What a case stands in: participants, samples, other processes, and words for what was expected. Owner-thread, but
+/// for what says otherwise.
 
 #include <sys/types.h>
 
@@ -26,8 +27,7 @@ inline double patience_s = 30;
 inline void expect(bool good, const std::string& what) {
   if (!good) throw Failed(what);
 }
-template <typename T>
-T need(Result<T> result, const std::string& what) {
+template <typename T> T need(Result<T> result, const std::string& what) {
   if (!result) throw Failed(what + ": " + result.error().code + ": " + result.error().what);
   return std::move(*result);
 }
@@ -35,8 +35,7 @@ inline void need(const Result<void>& result, const std::string& what) {
   if (!result) throw Failed(what + ": " + result.error().code + ": " + result.error().what);
 }
 /// Any-thread.
-template <typename Done>
-bool until(const Done& done, double limit_s = patience_s) {
+template <typename Done> bool until(const Done& done, double limit_s = patience_s) {
   const Deadline deadline = Deadline::in_s(limit_s);
   while (!done()) {
     if (deadline.passed()) return false;
@@ -59,8 +58,8 @@ struct Seen {
   SampleInfo info;
   std::uint32_t number = 0, writer = 0;
   std::size_t bytes = 0;
-  bool whole = false;        ///< the bytes are those that were written
-  std::string name;          ///< of keyed samples
+  bool whole = false;  ///< the bytes are those that were written
+  std::string name;    ///< of keyed samples
 };
 /// What is there now. Any-thread, one for each reader.
 std::vector<Seen> take(Reader& reader);
@@ -76,7 +75,7 @@ class Process {
   Process& operator=(const Process&) = delete;
   /// A line of what it writes; empty: none in time.
   std::string line(double limit_s);
-  void kill();               ///< SIGKILL, and waits for its end
+  void kill();  ///< SIGKILL, and waits for its end
   pid_t pid() const { return pid_; }
   int descriptor() const { return out_; }
   /// Its wait status when it has ended by then; -1: it has not.
@@ -91,7 +90,8 @@ class Process {
 
 class Scene {
  public:
-  Scene(std::string implementation, Profile profile, const Caps& caps, std::string program, std::vector<std::string> modules, std::string tag);
+  Scene(std::string implementation, Profile profile, const Caps& caps, std::string program,
+        std::vector<std::string> modules, std::string tag);
   const Caps& caps() const { return caps_; }
   const Profile& profile() const { return profile_; }
   const ImplementationEntry& entry() const { return *entry_; }
@@ -101,12 +101,15 @@ class Scene {
   std::string topic(const std::string& word) const { return "conformance_" + tag_ + "_" + word; }
   /// What the participant of a peer is called, here and nowhere else.
   std::string peer_name(const std::string& role) const { return "conformance " + role + " " + tag_; }
-  std::unique_ptr<Process> peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change = {});
+  std::unique_ptr<Process> peer(const std::string& role, const std::string& topic,
+                                const std::function<void(Profile&)>& change = {});
   /// For whoever reads why a case did not end. Any-thread.
   void at(const std::string& what) const;
 
-  static std::unique_ptr<Writer> writer(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos = {}, const TypePtr& type = plain_type());
-  static std::unique_ptr<Reader> reader(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos = {}, const TypePtr& type = plain_type());
+  static std::unique_ptr<Writer> writer(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos = {},
+                                        const TypePtr& type = plain_type());
+  static std::unique_ptr<Reader> reader(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos = {},
+                                        const TypePtr& type = plain_type());
   static void matched(Writer& writer, std::size_t readers = 1);
   static void matched(Reader& reader, std::size_t writers = 1);
 
@@ -118,16 +121,16 @@ class Scene {
   std::vector<std::string> modules_;
   std::string tag_;
   const ImplementationEntry* entry_ = nullptr;
-  std::shared_ptr<Bus> server_;   ///< where discovery is by one
+  std::shared_ptr<Bus> server_;  ///< where discovery is by one
 };
 
 /// One case of the suite.
 struct Entry {
   const char* name;
-  bool everywhere;                                  ///< false: on whole variants only
+  bool everywhere;  ///< false: on whole variants only
   bool slow;
   double limit_s;
-  std::string (*lacks)(const Caps& caps);           ///< what it cannot do, and this case is about; null or empty: nothing
+  std::string (*lacks)(const Caps& caps);  ///< what it cannot do, and this case is about; null or empty: nothing
   void (*run)(Scene& scene);
 };
 std::vector<Entry> sample_cases();

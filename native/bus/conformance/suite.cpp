@@ -30,11 +30,12 @@ namespace {
 constexpr const char* case_word = "@case";
 constexpr const char* peer_word = "@peer";
 constexpr const char* own_profile = "conformance";
-constexpr int result_descriptor = 3;   ///< stdout is whoever's: libraries write there
+constexpr int result_descriptor = 3;  ///< stdout is whoever's: libraries write there
 
 std::uint64_t some_number() {
   std::uint64_t value = 0;
-  if (getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(getpid()) << 32;
+  if (getrandom(&value, sizeof value, 0) != sizeof value)
+    value = static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(getpid()) << 32;
   return value;
 }
 
@@ -75,8 +76,9 @@ std::string one_line(std::string text) {
   return text;
 }
 
-Outcome run_here(const Entry& entry, const std::string& implementation, const Profile& profile, const std::string& program, const std::vector<std::string>& modules,
-                 const std::string& tag, std::string& reason) {
+Outcome run_here(const Entry& entry, const std::string& implementation, const Profile& profile,
+                 const std::string& program, const std::vector<std::string>& modules, const std::string& tag,
+                 std::string& reason) {
   const auto found = find_implementation(implementation);
   if (!found) {
     reason = found.error().what;
@@ -98,7 +100,8 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
   const double began = now_s();
   char tag[32];
   std::snprintf(tag, sizeof tag, "%016llx", static_cast<unsigned long long>(some_number()));
-  std::vector<std::string> words{case_word, settings.implementation, entry.name, tag, std::to_string(settings.patience_s)};
+  std::vector<std::string> words{case_word, settings.implementation, entry.name, tag,
+                                 std::to_string(settings.patience_s)};
   words.insert(words.end(), settings.modules.begin(), settings.modules.end());
   Process process(settings.program, words, with_length(to_xml(variant.profile)));
   const double limit_s = entry.limit_s * settings.patience_s / 30;
@@ -117,11 +120,14 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
     } else {
       over = true;
       if (deadline.passed()) {
-        result.reason = "it did not end within " + std::to_string(static_cast<int>(limit_s)) + " s" + (where.empty() ? "" : "; the last thing was: " + where);
+        result.reason = "it did not end within " + std::to_string(static_cast<int>(limit_s)) + " s" +
+                        (where.empty() ? "" : "; the last thing was: " + where);
         process.kill();
       } else {
         const int status = process.ended(5);
-        result.reason = status >= 0 && WIFSIGNALED(status) ? "its process was ended by signal " + std::to_string(WTERMSIG(status)) : "its process ended without a result";
+        result.reason = status >= 0 && WIFSIGNALED(status)
+                            ? "its process was ended by signal " + std::to_string(WTERMSIG(status))
+                            : "its process ended without a result";
         if (!where.empty()) result.reason += "; the last thing was: " + where;
       }
       result.elapsed_s = now_s() - began;
@@ -133,8 +139,10 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
   const int status = process.ended(patience_s);
   if (result.outcome == Outcome::passed && status != 0) {
     result.outcome = Outcome::failed;
-    result.reason = status < 0 ? "its process did not end when all was done" : WIFSIGNALED(status) ? "when all was done its process was ended by signal " + std::to_string(WTERMSIG(status))
-                                                                                                : "when all was done its process ended with " + std::to_string(WEXITSTATUS(status));
+    result.reason = status < 0 ? "its process did not end when all was done"
+                    : WIFSIGNALED(status)
+                        ? "when all was done its process was ended by signal " + std::to_string(WTERMSIG(status))
+                        : "when all was done its process ended with " + std::to_string(WEXITSTATUS(status));
   }
   if (status < 0) process.kill();
   result.elapsed_s = now_s() - began;
@@ -160,7 +168,8 @@ int run_case(int argc, char** argv) {
     for (const Entry& entry : entries())
       if (name == entry.name) {
         reason.clear();
-        outcome = run_here(entry, implementation, *profile, std::string(self, n > 0 ? static_cast<std::size_t>(n) : 0), modules, tag, reason);
+        outcome = run_here(entry, implementation, *profile, std::string(self, n > 0 ? static_cast<std::size_t>(n) : 0),
+                           modules, tag, reason);
       }
   }
   write_all(result_descriptor, outcome == Outcome::passed ? "passed\n" : "failed " + one_line(reason) + "\n");
@@ -207,10 +216,8 @@ Process::Process(const std::string& program, const std::vector<std::string>& wor
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     dup2(in[0], 0);
-    if (out[1] == result_descriptor)
-      fcntl(result_descriptor, F_SETFD, 0);
-    else
-      dup2(out[1], result_descriptor);
+    if (out[1] == result_descriptor) fcntl(result_descriptor, F_SETFD, 0);
+    else dup2(out[1], result_descriptor);
     dup2(2, 1);
     execv(arguments[0], arguments.data());
     _exit(127);
@@ -222,7 +229,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& wor
     throw Failed(std::string("no process: ") + std::strerror(errno));
   }
   // Longer than a pipe is no profile of the suite's.
-  struct sigaction ignore {}, before {};
+  struct sigaction ignore{}, before{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &before);
   write_all(in_, input);
@@ -271,26 +278,29 @@ void Process::kill() {
   if (status_ >= 0) return;
   ::kill(pid_, SIGKILL);
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
   status_ = status;
 }
 
 // ---- samples
 
 TypePtr plain_type() {
-  static const TypePtr type = structure("sonde::conformance::Plain", {{"number", primitive(Kind::uint32), false, {}},
-                                                                      {"writer", primitive(Kind::uint32), false, {}},
-                                                                      {"body", sequence_of(primitive(Kind::octet)), false, {}}});
+  static const TypePtr type =
+      structure("sonde::conformance::Plain", {{"number", primitive(Kind::uint32), false, {}},
+                                              {"writer", primitive(Kind::uint32), false, {}},
+                                              {"body", sequence_of(primitive(Kind::octet)), false, {}}});
   return type;
 }
 TypePtr keyed_type() {
-  static const TypePtr type = structure("sonde::conformance::Keyed", {{"name", string_type(64), true, {}}, {"number", primitive(Kind::uint32), false, {}}});
+  static const TypePtr type = structure("sonde::conformance::Keyed", {{"name", string_type(64), true, {}},
+                                                                      {"number", primitive(Kind::uint32), false, {}}});
   return type;
 }
 
 namespace {
-std::byte pattern(std::uint32_t number, std::uint32_t writer, std::size_t k) { return static_cast<std::byte>(number * 31 + writer * 7 + k + k / 251); }
+std::byte pattern(std::uint32_t number, std::uint32_t writer, std::size_t k) {
+  return static_cast<std::byte>(number * 31 + writer * 7 + k + k / 251);
+}
 }  // namespace
 
 std::vector<std::byte> plain(std::uint32_t number, std::uint32_t writer, std::size_t bytes) {
@@ -328,7 +338,8 @@ std::vector<Seen> take(Reader& reader) {
       const Bytes body = in.get_bytes(in.get_length(0, 1));
       seen.bytes = body.size();
       seen.whole = in.ok();
-      for (std::size_t k = 0; k < body.size() && seen.whole; ++k) seen.whole = body[k] == pattern(seen.number, seen.writer, k);
+      for (std::size_t k = 0; k < body.size() && seen.whole; ++k)
+        seen.whole = body[k] == pattern(seen.number, seen.writer, k);
     }
     all.push_back(std::move(seen));
   });
@@ -336,10 +347,12 @@ std::vector<Seen> take(Reader& reader) {
 }
 std::vector<Seen> take(Reader& reader, std::size_t n, double limit_s) {
   std::vector<Seen> all;
-  until([&] {
-    for (auto& seen : take(reader)) all.push_back(std::move(seen));
-    return all.size() >= n;
-  }, limit_s);
+  until(
+      [&] {
+        for (auto& seen : take(reader)) all.push_back(std::move(seen));
+        return all.size() >= n;
+      },
+      limit_s);
   return all;
 }
 
@@ -352,14 +365,21 @@ std::uint16_t free_port() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   std::uint16_t port = 0;
-  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0)
+  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0)
     port = ntohs(address.sin_port);
   if (fd >= 0) ::close(fd);
   return port;
 }
 
-Scene::Scene(std::string implementation, Profile profile, const Caps& caps, std::string program, std::vector<std::string> modules, std::string tag)
-    : implementation_(std::move(implementation)), profile_(std::move(profile)), caps_(caps), program_(std::move(program)), modules_(std::move(modules)), tag_(std::move(tag)) {
+Scene::Scene(std::string implementation, Profile profile, const Caps& caps, std::string program,
+             std::vector<std::string> modules, std::string tag)
+    : implementation_(std::move(implementation)),
+      profile_(std::move(profile)),
+      caps_(caps),
+      program_(std::move(program)),
+      modules_(std::move(modules)),
+      tag_(std::move(tag)) {
   entry_ = need(find_implementation(implementation_), "the implementation");
   if (profile_.discovery.kind != DiscoveryKind::server || profile_.discovery.serve) return;
   // Of the suite's own variants each case has a server of its own, at a port that was free a moment ago.
@@ -380,7 +400,8 @@ std::shared_ptr<Bus> Scene::open(const std::function<void(Profile&)>& change) {
   return need(Bus::open(profile, implementation_), "the participant does not open");
 }
 
-std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change) {
+std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string& topic,
+                                     const std::function<void(Profile&)>& change) {
   Profile profile = profile_;
   profile.participant = peer_name(role);
   if (change) change(profile);
@@ -394,17 +415,23 @@ std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string&
 
 void Scene::at(const std::string& what) const { write_all(result_descriptor, "at " + one_line(what) + "\n"); }
 
-std::unique_ptr<Writer> Scene::writer(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos, const TypePtr& type) {
+std::unique_ptr<Writer> Scene::writer(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos,
+                                      const TypePtr& type) {
   return need(bus->writer(topic, type, qos), "no writer");
 }
-std::unique_ptr<Reader> Scene::reader(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos, const TypePtr& type) {
+std::unique_ptr<Reader> Scene::reader(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos,
+                                      const TypePtr& type) {
   return need(bus->reader(topic, type, qos), "no reader");
 }
 void Scene::matched(Writer& writer, std::size_t readers) {
-  expect(writer.wait_matched(readers, Deadline::in_s(patience_s)), "the writer of " + writer.topic() + " has " + std::to_string(writer.status().matched) + " matched readers instead of " + std::to_string(readers));
+  expect(writer.wait_matched(readers, Deadline::in_s(patience_s)),
+         "the writer of " + writer.topic() + " has " + std::to_string(writer.status().matched) +
+             " matched readers instead of " + std::to_string(readers));
 }
 void Scene::matched(Reader& reader, std::size_t writers) {
-  expect(reader.wait_matched(writers, Deadline::in_s(patience_s)), "the reader of " + reader.topic() + " has " + std::to_string(reader.status().matched) + " matched writers instead of " + std::to_string(writers));
+  expect(reader.wait_matched(writers, Deadline::in_s(patience_s)),
+         "the reader of " + reader.topic() + " has " + std::to_string(reader.status().matched) +
+             " matched writers instead of " + std::to_string(writers));
 }
 
 // ---- the suite
@@ -425,7 +452,8 @@ std::vector<Variant> variants_of(const Caps& caps, std::uint32_t domain) {
   if (caps.tcp4) add("tcp4", TransportKind::tcp4, true);
   if (caps.shared_memory) add("shared-memory", TransportKind::shared_memory, true);
   if (!caps.udp4) return all;
-  if (caps.multicast_samples) add("udp4 groups", TransportKind::udp4, false).profile.transport.multicast = Multicast::all;
+  if (caps.multicast_samples)
+    add("udp4 groups", TransportKind::udp4, false).profile.transport.multicast = Multicast::all;
   if (caps.peers) {
     Profile& peers = add("udp4 peers", TransportKind::udp4, false).profile;
     peers.transport.multicast = Multicast::none;
@@ -449,14 +477,18 @@ std::vector<Name> case_names() {
 
 Result<std::vector<Case>> check(const Settings& settings) {
   if (settings.program.empty() || access(settings.program.c_str(), X_OK) != 0)
-    return Error{"bus.conformance", "the program '" + settings.program + "' cannot be started: each case runs in a process of it", "give the path of sonde-busconform"};
+    return Error{"bus.conformance",
+                 "the program '" + settings.program + "' cannot be started: each case runs in a process of it",
+                 "give the path of sonde-busconform"};
   for (const auto& path : settings.modules)
     if (auto loaded = load_module(path); !loaded) return loaded.error();
   const auto found = find_implementation(settings.implementation);
   if (!found) return found.error();
   const Caps caps = (*found)->caps();
   // Not a domain of others, as far as that can be had, and not one that DDS Security's documents cannot name.
-  const auto variants = settings.variants.empty() ? variants_of(caps, static_cast<std::uint32_t>(20 + some_number() % 200)) : settings.variants;
+  const auto variants = settings.variants.empty()
+                            ? variants_of(caps, static_cast<std::uint32_t>(20 + some_number() % 200))
+                            : settings.variants;
   std::vector<Case> all;
   for (const Variant& variant : variants)
     for (const Entry& entry : entries()) {

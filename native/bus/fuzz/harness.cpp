@@ -1,5 +1,7 @@
-// libFuzzer: the input is IDL, a NUL and a payload of the last structure in it, as fuzz::judge() reads it. From what the tests have:
-//   cmake --preset fuzz -DSONDE_NET=OFF -DSONDE_STORE=OFF && cmake --build build/fuzz --target sonde-busfuzz sonde-busfuzz-llvm
+// libFuzzer: the input is IDL, a NUL and a payload of the last structure in it, as fuzz::judge() reads it. From what
+// the tests have:
+//   cmake --preset fuzz -DSONDE_NET=OFF -DSONDE_STORE=OFF
+//   cmake --build build/fuzz --target sonde-busfuzz sonde-busfuzz-llvm
 //   mkdir -p build/corpus && build/fuzz/libexec/sonde-busfuzz --seeds build/corpus tests/data/bus/golden.txt
 //   build/fuzz/libexec/sonde-busfuzz-llvm -max_len=4096 build/corpus
 #include <cstdio>

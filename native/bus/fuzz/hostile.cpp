@@ -16,18 +16,23 @@ namespace {
 std::vector<std::byte> from_hex(std::string_view text) {
   std::vector<std::byte> out;
   const auto digit = [](char c) { return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10); };
-  for (std::size_t k = 0; k + 1 < text.size(); k += 2) out.push_back(static_cast<std::byte>(digit(text[k]) << 4 | digit(text[k + 1])));
+  for (std::size_t k = 0; k + 1 < text.size(); k += 2)
+    out.push_back(static_cast<std::byte>(digit(text[k]) << 4 | digit(text[k + 1])));
   return out;
 }
 
 std::string judge_sample(const TypePtr& type, const Checker& checker, Bytes payload, bool& verified) {
   std::string why;
   verified = verify(*type, payload, &why);
-  if (verified != why.empty()) return "verify() is " + std::string(verified ? "true" : "false") + " and says '" + why + "'";
+  if (verified != why.empty())
+    return "verify() is " + std::string(verified ? "true" : "false") + " and says '" + why + "'";
   if (verify(*type, payload) != verified) return "verify() depends on whether it is asked why";
   if (checker.verify(payload) != verified) return "Checker does not agree with verify(), which says '" + why + "'";
   auto value = decode(*type, payload);
-  if (!verified) return value ? "what is no sample decodes" : value.error().what != why ? "decode() says '" + value.error().what + "', verify() '" + why + "'" : "";
+  if (!verified)
+    return value                       ? "what is no sample decodes"
+           : value.error().what != why ? "decode() says '" + value.error().what + "', verify() '" + why + "'"
+                                       : "";
   if (!value) return value.error().code == "bus.too_large" ? "" : "a sample does not decode: " + value.error().what;
 
   std::vector<std::byte> once, twice;
@@ -35,10 +40,12 @@ std::string judge_sample(const TypePtr& type, const Checker& checker, Bytes payl
   if (!checker.verify(once)) return "what was encoded is no sample";
   const auto again = decode(*type, once);
   if (!again || to_json(*again) != to_json(*value)) return "a sample changes on its way there and back";
-  if (!encode(*type, *again, twice) || twice != once) return "a sample is encoded differently the second time";  // the first may make NaNs quiet
+  if (!encode(*type, *again, twice) || twice != once)
+    return "a sample is encoded differently the second time";  // the first may make NaNs quiet
 
   const auto key = serialised_key(*type, payload);
-  if (std::vector<std::byte> made; KeyMaker(type).make(payload, made), made != key) return "KeyMaker does not agree with serialised_key()";
+  if (std::vector<std::byte> made; KeyMaker(type).make(payload, made), made != key)
+    return "KeyMaker does not agree with serialised_key()";
   if (key.empty() == has_key(*type)) return "a key is there that is none, or not there";
   if (key.size() > most_key_bytes(*type)) return "a key has more bytes than most_key_bytes()";
   if (key.empty()) return "";
@@ -74,7 +81,11 @@ std::string judge_sample(const TypePtr& type, Bytes payload) {
 
 std::string judge_idl(std::string_view idl) {
   const auto types = parse_idl(idl);
-  if (!types) return types.error().code != "bus.bad_idl" || !types.error().what.starts_with("line ") || types.error().what.ends_with(": ") ? "an error without place or words: " + types.error().what : "";
+  if (!types)
+    return types.error().code != "bus.bad_idl" || !types.error().what.starts_with("line ") ||
+                   types.error().what.ends_with(": ")
+               ? "an error without place or words: " + types.error().what
+               : "";
   for (const auto& [name, type] : *types) {
     if (type->name != name) return "'" + name + "' is called '" + type->name + "'";
     if (type->kind == Kind::structure)
@@ -83,7 +94,8 @@ std::string judge_idl(std::string_view idl) {
     const auto again = parse_idl(written);
     if (!again) return "to_idl() writes what parse_idl() refuses: " + again.error().what + "\n" + written;
     const auto same = (*again).find(name);
-    if (same == (*again).end() || !equal(*same->second, *type) || fingerprint(*same->second) != fingerprint(*type)) return "to_idl() declares something else:\n" + written;
+    if (same == (*again).end() || !equal(*same->second, *type) || fingerprint(*same->second) != fingerprint(*type))
+      return "to_idl() declares something else:\n" + written;
   }
   return "";
 }
@@ -108,7 +120,8 @@ std::vector<std::byte> input_of(const Seed& seed) {
 }
 
 void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
-  static constexpr std::uint32_t lies[] = {0, 1, 2, 3, 5, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 0x20000001};
+  static constexpr std::uint32_t lies[] = {0,      1,          2,          3,          5,          0x7f,      0xff,
+                                           0xffff, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 0x20000001};
   for (std::size_t times = 1 + random() % 3; times--;) {
     if (payload.empty()) payload.resize(1 + random() % 8);
     const std::size_t at = random() % payload.size();
@@ -116,9 +129,11 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
       case 0: payload[at] ^= static_cast<std::byte>(1u << (random() % 8)); break;
       case 1: payload[at] = static_cast<std::byte>(random()); break;
       case 2: {  // a length or number that lies, in either byte order
-        std::uint32_t lie = random() % 4 ? lies[random() % std::size(lies)] : static_cast<std::uint32_t>(payload.size() - random() % (payload.size() + 4));
+        std::uint32_t lie = random() % 4 ? lies[random() % std::size(lies)]
+                                         : static_cast<std::uint32_t>(payload.size() - random() % (payload.size() + 4));
         if (random() % 2) lie = __builtin_bswap32(lie);
-        const std::size_t where = std::min(at & ~std::size_t{3}, payload.size() - std::min<std::size_t>(payload.size(), 4));
+        const std::size_t where =
+            std::min(at & ~std::size_t{3}, payload.size() - std::min<std::size_t>(payload.size(), 4));
         std::memcpy(payload.data() + where, &lie, std::min<std::size_t>(4, payload.size() - where));
         break;
       }
@@ -129,7 +144,10 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
         std::memmove(payload.data() + random() % (payload.size() - n + 1), payload.data() + at, n);
         break;
       }
-      case 6: payload.erase(payload.begin() + static_cast<std::ptrdiff_t>(at), payload.begin() + static_cast<std::ptrdiff_t>(std::min(payload.size(), at + 1 + random() % 8))); break;
+      case 6:
+        payload.erase(payload.begin() + static_cast<std::ptrdiff_t>(at),
+                      payload.begin() + static_cast<std::ptrdiff_t>(std::min(payload.size(), at + 1 + random() % 8)));
+        break;
       case 7:
         if (payload.size() >= 2 && random() % 4 == 0) payload[1] ^= std::byte{1};
         else payload[at] = static_cast<std::byte>(random() % 3);
@@ -139,8 +157,14 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
 }
 
 void spoil(std::mt19937_64& random, std::string& idl) {
-  static constexpr std::string_view words[] = {"struct", "enum", "module", "typedef", "const", "long", "sequence<", "string<", ">", "{", "}", ";", ",", "[", "]", "@key ", "@value(1) ", "@", "::", "<<", "(", ")",
-                                               "-", "~", "0", "1", "4294967295", "9223372036854775808", "0x", "1e9", "\"", "'", "/*", "//", "\n", "#", "#ifndef A\n", "\n#endif\n", "_", "S0", "E0", "e0_0", "x", " ", ":"};
+  static constexpr std::string_view words[] = {
+      "struct",  "enum",        "module",     "typedef", "const", "long",       "sequence<",
+      "string<", ">",           "{",          "}",       ";",     ",",          "[",
+      "]",       "@key ",       "@value(1) ", "@",       "::",    "<<",         "(",
+      ")",       "-",           "~",          "0",       "1",     "4294967295", "9223372036854775808",
+      "0x",      "1e9",         "\"",         "'",       "/*",    "//",         "\n",
+      "#",       "#ifndef A\n", "\n#endif\n", "_",       "S0",    "E0",         "e0_0",
+      "x",       " ",           ":"};
   for (std::size_t times = 1 + random() % 2; times--;) {
     if (idl.empty()) idl = "struct S { long a; };";
     const std::size_t at = random() % idl.size(), n = 1 + random() % 24;

@@ -1,6 +1,6 @@
 #pragma once
-/// Samples and declarations that are damaged in every way, and whether all that reads them agrees about them. Used by the libFuzzer
-/// harness, by sonde-busfuzz and by tests. Owner-thread.
+/// Samples and declarations that are damaged in every way, and whether all that reads them agrees about them. Used by
+/// the libFuzzer harness, by sonde-busfuzz and by tests. Owner-thread.
 
 #include <cstdint>
 #include <random>
@@ -20,10 +20,12 @@ struct Seed {
 /// Of tests/data/bus/golden.txt: both byte orders of each case. Empty: it cannot be read.
 std::vector<Seed> seeds(const std::string& golden);
 
-/// What is wrong in how this library sees a payload that claims to be of a type which check() lets pass: verify() and Checker differ,
-/// what was verified does not decode, or does not come back as it went. Empty: nothing, whether the payload is a sample or not.
+/// What is wrong in how this library sees a payload that claims to be of a type which check() lets pass: verify() and
+/// Checker differ, what was verified does not decode, or does not come back as it went. Empty: nothing, whether the
+/// payload is a sample or not.
 std::string judge_sample(const TypePtr& type, Bytes payload);
-/// The same of IDL: what it declares does not pass check(), or is not what its own IDL declares. An error without words is wrong too.
+/// The same of IDL: what it declares does not pass check(), or is not what its own IDL declares. An error without words
+/// is wrong too.
 std::string judge_idl(std::string_view idl);
 
 /// An input of libFuzzer: IDL, a NUL, a payload of the last structure that it declares.
@@ -34,9 +36,9 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload);
 void spoil(std::mt19937_64& random, std::string& idl);
 
 struct Tally {
-  std::uint64_t samples = 0, verified = 0;   ///< verified: samples nevertheless
+  std::uint64_t samples = 0, verified = 0;  ///< verified: samples nevertheless
   std::uint64_t declarations = 0, declared = 0;
-  std::string wrong;                         ///< what judge() said of `input`; empty: nothing ever
+  std::string wrong;  ///< what judge() said of `input`; empty: nothing ever
   std::vector<std::byte> input;
 };
 /// `mutations` of the seeds, one in sixteen of their IDL; ends at the first that is judged wrong.

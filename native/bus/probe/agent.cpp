@@ -24,14 +24,16 @@ namespace {
 
 /// A burst begins with so much that is not measured, while the kernel finds out where both ends run.
 constexpr std::int64_t settle_ns = 3'000'000;
-constexpr double patience_s = 1;          ///< a message that took longer is lost
-constexpr std::uint32_t most_lost = 3;    ///< one after the other: the burst ends
-constexpr std::uint32_t counted_extra = 5;  ///< messages of which instructions are counted: reading the counter takes time, so they are extra
+constexpr double patience_s = 1;        ///< a message that took longer is lost
+constexpr std::uint32_t most_lost = 3;  ///< one after the other: the burst ends
+constexpr std::uint32_t counted_extra =
+    5;  ///< messages of which instructions are counted: reading the counter takes time, so they are extra
 const double nan = std::nan("");
 
 class Echo final : public Worker {
  public:
-  Echo(Receiver& from, Sender& to, std::size_t size, bool spin) : from_(from), thread_([this, &to, size, spin] { run(to, size, spin); }) {}
+  Echo(Receiver& from, Sender& to, std::size_t size, bool spin)
+      : from_(from), thread_([this, &to, size, spin] { run(to, size, spin); }) {}
   ~Echo() override {
     over_ = true;
     from_.wake();
@@ -51,8 +53,7 @@ class Echo final : public Worker {
     };
     while (!over_) {
       if (spin) {
-        while (!over_ && from_.look(taker) == 0) {
-        }
+        while (!over_ && from_.look(taker) == 0) {}
       } else {
         from_.receive(taker, {});
       }
@@ -136,8 +137,7 @@ class Awake final : public Worker {
     CPU_ZERO(&here);
     CPU_SET(core, &here);
     ::sched_setaffinity(0, sizeof here, &here);
-    while (!over_.load(std::memory_order_relaxed)) {
-    }
+    while (!over_.load(std::memory_order_relaxed)) {}
   }
   std::atomic<bool> over_{false};
   std::vector<std::thread> threads_;
@@ -162,7 +162,7 @@ Result<std::string> address_towards(const std::string& host) {
   sockaddr_in6 at6{};
   at4.sin_family = AF_INET;
   at6.sin6_family = AF_INET6;
-  at4.sin_port = at6.sin6_port = htons(9);   // nothing is sent
+  at4.sin_port = at6.sin6_port = htons(9);  // nothing is sent
   if (old) ::inet_pton(AF_INET, (*v4).c_str(), &at4.sin_addr);
   else ::inet_pton(AF_INET6, (*v6).c_str(), &at6.sin6_addr);
   auto* const at = old ? reinterpret_cast<sockaddr*>(&at4) : reinterpret_cast<sockaddr*>(&at6);
@@ -171,7 +171,9 @@ Result<std::string> address_towards(const std::string& host) {
   const bool ok = fd >= 0 && ::connect(fd, at, n) == 0 && ::getsockname(fd, at, &n) == 0;
   const int why = errno;
   if (fd >= 0) ::close(fd);
-  if (!ok) return Error{"bus.unknown_host", "no way leads to the host " + host + ": " + std::strerror(why), "name the network between the hosts with --interfaces"};
+  if (!ok)
+    return Error{"bus.unknown_host", "no way leads to the host " + host + ": " + std::strerror(why),
+                 "name the network between the hosts with --interfaces"};
   char text[INET6_ADDRSTRLEN] = {};
   ::inet_ntop(at->sa_family, old ? static_cast<const void*>(&at4.sin_addr) : &at6.sin6_addr, text, sizeof text);
   return std::string(text);
@@ -182,7 +184,8 @@ std::uint16_t free_port() {
   sockaddr_in at{};
   at.sin_family = AF_INET;
   socklen_t n = sizeof at;
-  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&at), n) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n) == 0;
+  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&at), n) == 0 &&
+                  ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n) == 0;
   if (fd >= 0) ::close(fd);
   return ok ? ntohs(at.sin_port) : std::uint16_t{11811};
 }
@@ -195,8 +198,11 @@ std::string host_name() {
 
 }  // namespace
 
-std::unique_ptr<Worker> make_echo(Receiver& from, Sender& to, std::size_t size, bool spin) { return std::make_unique<Echo>(from, to, size, spin); }
-std::unique_ptr<Collector> make_collector(Receiver& from, std::unique_ptr<SharedBoard> board, std::uint32_t subscriber) {
+std::unique_ptr<Worker> make_echo(Receiver& from, Sender& to, std::size_t size, bool spin) {
+  return std::make_unique<Echo>(from, to, size, spin);
+}
+std::unique_ptr<Collector> make_collector(Receiver& from, std::unique_ptr<SharedBoard> board,
+                                          std::uint32_t subscriber) {
   return std::make_unique<Counting>(from, std::move(board), subscriber);
 }
 std::unique_ptr<Worker> make_awake() { return std::make_unique<Awake>(); }
@@ -228,7 +234,12 @@ Talk Agent::answer(const Talk& told) {
 
 Result<Talk> Agent::act(const Talk& told) {
   const std::string& verb = told.verb();
-  if (verb == "hello") return Talk::ok().with("pid", ::getpid()).with("host", host_name()).with("namespace", namespace_).with("instructions", instructions_.state());
+  if (verb == "hello")
+    return Talk::ok()
+        .with("pid", ::getpid())
+        .with("host", host_name())
+        .with("namespace", namespace_)
+        .with("instructions", instructions_.state());
   if (verb == "reach") return reach(told);
   if (verb == "port") return Talk::ok().with("port", free_port());
   if (verb == "check") return check(told);
@@ -259,17 +270,25 @@ Result<Talk> Agent::act(const Talk& told) {
     while (!last.passed()) {
       if (ending()) return ended();
       const Deadline soon = Deadline::in_s(0.2);
-      if (s != senders_.end() ? s->second->wait_matched(n, soon) : r != receivers_.end() && r->second->wait_matched(n, soon)) return Talk::ok();
+      if (s != senders_.end() ? s->second->wait_matched(n, soon)
+                              : r != receivers_.end() && r->second->wait_matched(n, soon))
+        return Talk::ok();
     }
-    const std::int64_t have = s != senders_.end() ? s->second->matched() : r != receivers_.end() ? r->second->matched() : -1;
-    return Error{"bus.no_match", "an endpoint found " + std::to_string(have) + " of " + std::to_string(n) + " others within " + std::to_string(static_cast<int>(within_s)) + " s", "does this way reach other programs of this host? see `sonde bus ls`"};
+    const std::int64_t have = s != senders_.end()     ? s->second->matched()
+                              : r != receivers_.end() ? r->second->matched()
+                                                      : -1;
+    return Error{"bus.no_match",
+                 "an endpoint found " + std::to_string(have) + " of " + std::to_string(n) + " others within " +
+                     std::to_string(static_cast<int>(within_s)) + " s",
+                 "does this way reach other programs of this host? see `sonde bus ls`"};
   }
   if (verb == "echo") {
     auto from = find(receivers_, told.text("from"));
     auto to = find(senders_, told.text("to"));
     if (!from) return from.error();
     if (!to) return to.error();
-    workers_[told.text("id")] = make_echo(**from, **to, told.number<std::size_t>("size"), told.number<int>("spin") != 0);
+    workers_[told.text("id")] =
+        make_echo(**from, **to, told.number<std::size_t>("size"), told.number<int>("spin") != 0);
     return Talk::ok();
   }
   if (verb == "collect") {
@@ -293,10 +312,16 @@ Result<Talk> Agent::act(const Talk& told) {
   if (verb == "traffic") {
     auto now = traffic();
     if (!now) return now.error();
-    return Talk::ok().with("datagrams", now->datagrams).with("bytes", now->bytes).with("overflowed", now->overflowed).with("at_ns", now_ns());
+    return Talk::ok()
+        .with("datagrams", now->datagrams)
+        .with("bytes", now->bytes)
+        .with("overflowed", now->overflowed)
+        .with("at_ns", now_ns());
   }
   if (verb == "lock") {
-    if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return Error{"bus.failed", std::string("mlockall(): ") + std::strerror(errno), "raise the limit of locked memory: ulimit -l unlimited"};
+    if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+      return Error{"bus.failed", std::string("mlockall(): ") + std::strerror(errno),
+                   "raise the limit of locked memory: ulimit -l unlimited"};
     return Talk::ok();
   }
   if (verb == "awake") {
@@ -304,12 +329,16 @@ Result<Talk> Agent::act(const Talk& told) {
     if (told.number<int>("on")) workers_["awake"] = make_awake();
     return Talk::ok();
   }
-  return Error{"bus.internal", "a program was told '" + verb + "', which it does not know", "are its version and that of who told it the same?"};
+  return Error{"bus.internal", "a program was told '" + verb + "', which it does not know",
+               "are its version and that of who told it the same?"};
 }
 
 Result<Talk> Agent::usage_now() const {
   const Usage u = usage();
-  return Talk::ok().with("cpu", u.cpu_s).with("page_faults", u.page_faults).with("context_switches", u.context_switches);
+  return Talk::ok()
+      .with("cpu", u.cpu_s)
+      .with("page_faults", u.page_faults)
+      .with("context_switches", u.context_switches);
 }
 
 Result<Talk> Agent::reach(const Talk& told) {
@@ -338,13 +367,21 @@ Result<Talk> Agent::reach(const Talk& told) {
       for (const auto& a : *all)
         if (a.address == *address) take(a);
     }
-  if (chosen.empty()) return Error{"bus.network", "no interface of " + host_name() + " leads to the other hosts", "name the network between them with --interfaces"};
+  if (chosen.empty())
+    return Error{"bus.network", "no interface of " + host_name() + " leads to the other hosts",
+                 "name the network between them with --interfaces"};
   std::vector<std::string> addresses, interfaces;
   for (const auto& a : chosen) {
     if (!a.v6) addresses.push_back(a.address);
-    if (std::find(interfaces.begin(), interfaces.end(), a.interface) == interfaces.end()) interfaces.push_back(a.interface);
+    if (std::find(interfaces.begin(), interfaces.end(), a.interface) == interfaces.end())
+      interfaces.push_back(a.interface);
   }
-  return Talk::ok().with("host", host_name()).with("address", chosen.front().address).with("addresses", addresses).with("interfaces", interfaces).with("loopback", only_loopback(chosen));
+  return Talk::ok()
+      .with("host", host_name())
+      .with("address", chosen.front().address)
+      .with("addresses", addresses)
+      .with("interfaces", interfaces)
+      .with("loopback", only_loopback(chosen));
 }
 
 Result<Talk> Agent::check(const Talk& told) {
@@ -354,7 +391,9 @@ Result<Talk> Agent::check(const Talk& told) {
   const bool away = told.number<int>("away") != 0;
   if (variant->raw()) {
     if (away && !variant->unprotected && variant->transport.kind != TransportKind::shared_memory)
-      return Error{"bus.unprotected", "bare sockets know no keys: whoever reaches " + (at.addresses.empty() ? "them" : at.addresses.front()) + " may send them messages",
+      return Error{"bus.unprotected",
+                   "bare sockets know no keys: whoever reaches " +
+                       (at.addresses.empty() ? "them" : at.addresses.front()) + " may send them messages",
                    "say unprotected=yes where the network between the hosts is trusted"};
     return Talk::ok().with("across", true).with("detail", "a limit of the machine, no bus");
   }
@@ -365,7 +404,9 @@ Result<Talk> Agent::check(const Talk& told) {
   if (away && profile->transport.kind != TransportKind::shared_memory) {
     const auto on = chosen_addresses(profile->transport);
     if (!on) return on.error();
-    if (only_loopback(*on)) return Error{"bus.bad_profile", "it keeps to the loopback of " + host_name() + ", where no other host reaches it", "name interfaces in its profile, or leave that to the run"};
+    if (only_loopback(*on))
+      return Error{"bus.bad_profile", "it keeps to the loopback of " + host_name() + ", where no other host reaches it",
+                   "name interfaces in its profile, or leave that to the run"};
     if (auto ok = check_exposure(*profile, *on); !ok) return ok.error();
   }
   auto entry = find_implementation(variant->implementation);
@@ -379,8 +420,11 @@ Result<Talk> Agent::check(const Talk& told) {
     const EndOptions trial{.topic = "sonde_probe_trial", .partitions = {}};
     const auto refused = [&](const Error& why) {
       if (!profile->security || why.hint.find("permissions") == why.hint.npos) return why;
-      const std::string who = variant->security.empty() ? "the profile's identity" : "the identity " + variant->identity + " of " + variant->security;
-      return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*", "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
+      const std::string who = variant->security.empty()
+                                  ? "the profile's identity"
+                                  : "the identity " + variant->identity + " of " + variant->security;
+      return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*",
+                   "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
     };
     if (auto sender = (*place)->sender(trial); !sender) return refused(sender.error());
     if (auto receiver = (*place)->receiver(trial); !receiver) return refused(receiver.error());
@@ -389,8 +433,13 @@ Result<Talk> Agent::check(const Talk& told) {
   if (told.number<int>("clean") && (*entry)->clean) (*entry)->clean();
   Variant as_profile = *variant;
   as_profile.transport = profile->transport;
-  return Talk::ok().with("version", (*entry)->version()).with("across", caps.across_processes).with("transport", as_profile.transport_name())
-      .with("discovery", static_cast<int>(profile->discovery.kind)).with("domain", profile->domain).with("server_backup", caps.server_backup);
+  return Talk::ok()
+      .with("version", (*entry)->version())
+      .with("across", caps.across_processes)
+      .with("transport", as_profile.transport_name())
+      .with("discovery", static_cast<int>(profile->discovery.kind))
+      .with("domain", profile->domain)
+      .with("server_backup", caps.server_backup);
 }
 
 Result<Talk> Agent::open(const Talk& told) {
@@ -405,7 +454,8 @@ Result<Talk> Agent::open(const Talk& told) {
 Result<Talk> Agent::end(const Talk& told) {
   auto at = find(places_, told.text("at"));
   if (!at) return at.error();
-  const EndOptions options{told.text("topic"), told.number<int>("best_effort") != 0, told.number<int>("keep_all") != 0, told.words("partitions")};
+  const EndOptions options{told.text("topic"), told.number<int>("best_effort") != 0, told.number<int>("keep_all") != 0,
+                           told.words("partitions")};
   if (told.verb() == "sender") {
     auto sender = (*at)->sender(options);
     if (!sender) return sender.error();
@@ -508,7 +558,8 @@ Result<Talk> Agent::ping(const Talk& told) {
     if (audit) before = usage();
     if (auto ok = once(audit && instructions_.counted(), one); !ok) return ok.error();
     if (ending()) return ended();
-    if (audit && instructions_.counted()) counts.push_back(static_cast<double>(one.instructions) - static_cast<double>(instructions_.own()));
+    if (audit && instructions_.counted())
+      counts.push_back(static_cast<double>(one.instructions) - static_cast<double>(instructions_.own()));
     if (audit) {
       const Usage after = usage();
       faults.push_back(static_cast<double>(after.page_faults - before.page_faults));
@@ -529,8 +580,17 @@ Result<Talk> Agent::ping(const Talk& told) {
       if (auto ok = once(true, one); !ok) return ok.error();
       counts.push_back(static_cast<double>(one.instructions) - static_cast<double>(instructions_.own()));
     }
-  return Talk::ok().with("t0_ns", t0_ns).with("rtt", rtt).with("publish", publish).with("one_way", one_way).with("cycles", cycles).with("offset", offset)
-      .with("instructions", counts).with("page_faults", faults).with("context_switches", switches).with("lost", rtt.empty() ? nan : static_cast<double>(lost) / static_cast<double>(rtt.size()));
+  return Talk::ok()
+      .with("t0_ns", t0_ns)
+      .with("rtt", rtt)
+      .with("publish", publish)
+      .with("one_way", one_way)
+      .with("cycles", cycles)
+      .with("offset", offset)
+      .with("instructions", counts)
+      .with("page_faults", faults)
+      .with("context_switches", switches)
+      .with("lost", rtt.empty() ? nan : static_cast<double>(lost) / static_cast<double>(rtt.size()));
 }
 
 Result<Talk> Agent::fan(const Talk& told) {
@@ -553,7 +613,8 @@ Result<Talk> Agent::fan(const Talk& told) {
     auto wrote = (*sender)->write(message);
     const std::int64_t ticks_ended = ticks();
     const std::int64_t wrote_ns = now_ns();
-    if (count) counts.push_back(static_cast<double>(instructions_.read() - before) - static_cast<double>(instructions_.own()));
+    if (count)
+      counts.push_back(static_cast<double>(instructions_.read() - before) - static_cast<double>(instructions_.own()));
     if (!wrote) return wrote;
     const bool all = board_->wait(Deadline::in_s(patience_s));
     lost_together = all ? 0 : lost_together + 1;
@@ -582,7 +643,8 @@ Result<Talk> Agent::fan(const Talk& told) {
     if (auto ok = once(false, false, 0); !ok) return ok.error();
   } while (now_ns() < until_ns);
   const std::int64_t t0_ns = now_ns();
-  for (std::uint32_t k = 0; k < n && lost_together < most_lost && seconds(now_ns() - t0_ns) <= burst_s && !ending(); ++k)
+  for (std::uint32_t k = 0; k < n && lost_together < most_lost && seconds(now_ns() - t0_ns) <= burst_s && !ending();
+       ++k)
     if (auto ok = once(true, false, t0_ns); !ok) return ok.error();
   if (instructions_.counted())
     for (std::uint32_t k = 0; k < std::min(n, counted_extra); ++k)
@@ -592,8 +654,17 @@ Result<Talk> Agent::fan(const Talk& told) {
   const auto told_of = drawn(one_way.size(), told_at_most, chance);
   keep_only(one_way, told_of);
   keep_only(one_way_offset, told_of);
-  return Talk::ok().with("t0_ns", t0_ns).with("publish", publish).with("cycles", cycles).with("first", first).with("last", last).with("offset", offset)
-      .with("one_way", one_way).with("one_way_offset", one_way_offset).with("instructions", counts).with("lost", lost);
+  return Talk::ok()
+      .with("t0_ns", t0_ns)
+      .with("publish", publish)
+      .with("cycles", cycles)
+      .with("first", first)
+      .with("last", last)
+      .with("offset", offset)
+      .with("one_way", one_way)
+      .with("one_way_offset", one_way_offset)
+      .with("instructions", counts)
+      .with("lost", lost);
 }
 
 Result<Talk> Agent::flood(const Talk& told) {
@@ -630,14 +701,15 @@ Result<Talk> Agent::count(const Talk& told) {
 }
 
 int run_peer(const std::string& name_space) {
-  ::signal(SIGINT, SIG_IGN);   // of the terminal's whole group: who started this ends it
+  ::signal(SIGINT, SIG_IGN);  // of the terminal's whole group: who started this ends it
   ::signal(SIGPIPE, SIG_IGN);
   std::string state;
   if (!name_space.empty()) {
     auto entered = name_space == "new" ? enter_new_namespace() : enter_namespace_of(std::atoi(name_space.c_str()));
     state = entered ? "own" : entered.error().what;
   }
-  // The end of input says that whoever started this is gone. Then what it holds is given back; who cannot within some seconds is ended.
+  // The end of input says that whoever started this is gone. Then what it holds is given back; who cannot within some
+  // seconds is ended.
   struct sigaction told{};
   told.sa_handler = [](int) {
     told_to_end = 1;
@@ -654,7 +726,8 @@ int run_peer(const std::string& name_space) {
       if (got == LineReader::Got::later) continue;
       if (got == LineReader::Got::end) break;
       const auto heard = Talk::parse(line);
-      const Talk said = heard ? agent.answer(*heard) : Talk::failed({"bus.internal", "a program was told something that is no command", ""});
+      const Talk said = heard ? agent.answer(*heard)
+                              : Talk::failed({"bus.internal", "a program was told something that is no command", ""});
       if (!write_line(STDOUT_FILENO, said.line())) break;
     }
     if (!ending()) ::alarm(end_within_s);

@@ -1,8 +1,10 @@
 #pragma once
-/// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one. Owner-thread.
+/// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one.
+/// Owner-thread.
 ///
 ///   hello                                                 pid, host, namespace, instructions
-///   reach     hosts interfaces                            this host's address, addresses, interfaces by which those reach it
+///   reach     hosts interfaces                            this host's address, addresses, interfaces by which those
+///                                                         reach it
 ///   check     variant [clean away]                        whether it is there: version, across (processes), detail
 ///   open      id variant domain [participant peers servers serve]     a participant
 ///   sender    id at topic [best_effort keep_all partitions]
@@ -10,14 +12,17 @@
 ///   connect   id addresses          matched  id n within_s
 ///   echo      id from to size [spin]                      a thread that answers
 ///   collect   id from [board subscriber]                  a thread that counts
-///   ping      from to size n burst_s burst [pause_s settle spin audit same_host warm_from warm_to warm_n]    what a message and its answer cost
+///   ping      from to size n burst_s burst [pause_s settle spin audit same_host warm_from warm_to warm_n]    what a
+///       message and its answer cost
 ///   board                                                 address
 ///   fan       to subscribers size n burst_s burst         what a message to all costs
 ///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns
 ///   count     ids burst                                   of collectors: received, first_s, last_s
-///   join      variant domain topic entities first n treatment within_s [at_ns after_s wait peers servers]     makes participants, at_ns by this
+///   join      variant domain topic entities first n treatment within_s [at_ns after_s wait peers servers]     makes
+///       participants, at_ns by this
 ///             host's clock and after_s later; waits until all match
-///   serve     id at service         call  at service clients first calls size [keep seed]     requests; tells `keep` of each client's
+///   serve     id at service         call  at service clients first calls size [keep seed]     requests; tells `keep`
+///       of each client's
 ///   usage · traffic · lock · awake on · port · close ids
 /// open, join and check take addresses and interfaces, too: PlaceOptions.
 /// Each is answered by "ok …" or "error code what hint".
@@ -47,7 +52,7 @@ class Worker {
 class Collector : public Worker {
  public:
   struct Counted {
-    std::uint64_t received = 0;   ///< different messages of the burst
+    std::uint64_t received = 0;              ///< different messages of the burst
     std::int64_t first_ns = 0, last_ns = 0;  ///< CLOCK_MONOTONIC when the first came, and the last
   };
   virtual Counted counted(std::uint32_t burst) = 0;
@@ -89,14 +94,14 @@ class Agent {
   Result<Talk> close(const Talk& told);
   Result<Talk> usage_now() const;
 
-  template <typename T>
-  Result<T*> find(std::map<std::string, std::unique_ptr<T>>& all, const std::string& id) {
+  template <typename T> Result<T*> find(std::map<std::string, std::unique_ptr<T>>& all, const std::string& id) {
     const auto it = all.find(id);
     if (it == all.end()) return Error{"bus.internal", "a program was told of '" + id + "', which it does not have", ""};
     return it->second.get();
   }
   template <typename T>
-  Result<std::vector<T*>> find_all(std::map<std::string, std::unique_ptr<T>>& all, const std::vector<std::string>& ids) {
+  Result<std::vector<T*>> find_all(std::map<std::string, std::unique_ptr<T>>& all,
+                                   const std::vector<std::string>& ids) {
     std::vector<T*> found;
     for (const auto& id : ids) {
       auto one = find(all, id);

@@ -18,7 +18,8 @@ constexpr std::uint64_t id(std::uint32_t burst, std::uint32_t index) { return st
 Result<std::unique_ptr<SharedBoard>> SharedBoard::map(int fd) {
   void* const at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
-    const Error e{"bus.failed", std::string("a page that subscribers share with a writer: ") + std::strerror(errno), "they have to be on one host"};
+    const Error e{"bus.failed", std::string("a page that subscribers share with a writer: ") + std::strerror(errno),
+                  "they have to be on one host"};
     if (fd >= 0) ::close(fd);
     return e;
   }
@@ -27,11 +28,14 @@ Result<std::unique_ptr<SharedBoard>> SharedBoard::map(int fd) {
 
 Result<std::unique_ptr<SharedBoard>> SharedBoard::make() {
   const int fd = ::memfd_create("sonde-busprobe", MFD_CLOEXEC);
-  if (fd >= 0 && ::ftruncate(fd, sizeof(Board)) != 0) return Error{"bus.failed", std::string("ftruncate(): ") + std::strerror(errno), ""};
+  if (fd >= 0 && ::ftruncate(fd, sizeof(Board)) != 0)
+    return Error{"bus.failed", std::string("ftruncate(): ") + std::strerror(errno), ""};
   return map(fd);
 }
 
-Result<std::unique_ptr<SharedBoard>> SharedBoard::open(const std::string& path) { return map(::open(path.c_str(), O_RDWR | O_CLOEXEC)); }
+Result<std::unique_ptr<SharedBoard>> SharedBoard::open(const std::string& path) {
+  return map(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+}
 
 SharedBoard::~SharedBoard() {
   ::munmap(board_, sizeof(Board));
@@ -52,7 +56,8 @@ void SharedBoard::tell(std::uint32_t subscriber, std::uint32_t burst, std::uint3
   if (subscriber >= Board::most || board_->current.load() != id(burst, index)) return;
   std::int64_t not_yet = 0;
   if (!board_->arrived_ns[subscriber].compare_exchange_strong(not_yet, at_ns)) return;  // a second copy
-  if (board_->here.fetch_add(1) + 1 == board_->wanted.load()) ::syscall(SYS_futex, &board_->here, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  if (board_->here.fetch_add(1) + 1 == board_->wanted.load())
+    ::syscall(SYS_futex, &board_->here, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 bool SharedBoard::wait(Deadline deadline) {
@@ -62,7 +67,8 @@ bool SharedBoard::wait(Deadline deadline) {
     const int left_ms = deadline.left_ms();
     if (left_ms == 0) return false;
     const timespec most{left_ms / 1000, left_ms % 1000 * 1'000'000L};
-    // Others than the last one change the number without waking anybody: the wait then begins anew at the deadline only.
+    // Others than the last one change the number without waking anybody: the wait then begins anew at the deadline
+    // only.
     ::syscall(SYS_futex, &board_->here, FUTEX_WAIT, here, left_ms < 0 ? nullptr : &most, nullptr, 0);
   }
 }

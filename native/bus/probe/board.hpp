@@ -1,5 +1,6 @@
 #pragma once
-/// Where subscribers of this host tell a writer that a message is there, without the bus: the next one is written when all have it.
+/// Where subscribers of this host tell a writer that a message is there, without the bus: the next one is written when
+/// all have it.
 
 #include <atomic>
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace sonde::bus::probe {
 /// Any-thread, several processes.
 struct Board {
   static constexpr std::uint32_t most = 256;
-  std::atomic<std::uint64_t> current;         ///< burst << 32 | index of the message that is under way
-  std::atomic<std::uint32_t> here, wanted;    ///< how many have it; the last one wakes the writer, who sleeps on `here`
-  std::atomic<std::int64_t> arrived_ns[most]; ///< of each subscriber, CLOCK_MONOTONIC; 0: not yet
+  std::atomic<std::uint64_t> current;       ///< burst << 32 | index of the message that is under way
+  std::atomic<std::uint32_t> here, wanted;  ///< how many have it; the last one wakes the writer, who sleeps on `here`
+  std::atomic<std::int64_t> arrived_ns[most];  ///< of each subscriber, CLOCK_MONOTONIC; 0: not yet
 };
 
 class SharedBoard {
@@ -34,7 +35,9 @@ class SharedBoard {
   /// False: not all have it by then.
   bool wait(Deadline deadline);
   /// 0: it never came.
-  std::int64_t arrived_ns(std::uint32_t subscriber) const { return board_->arrived_ns[subscriber].load(std::memory_order_acquire); }
+  std::int64_t arrived_ns(std::uint32_t subscriber) const {
+    return board_->arrived_ns[subscriber].load(std::memory_order_acquire);
+  }
   std::string path() const;
 
  private:

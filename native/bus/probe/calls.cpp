@@ -33,11 +33,13 @@ Result<Talk> Agent::serve(const Talk& told) {
   if (!at) return at.error();
   ServerOptions options;
   options.name = "probe";
-  auto server = Server::open((*at)->bus(), told.text("service"), {}, [](const Incoming& in) {
-    Answer answer;
-    answer.body.assign(in.body.begin(), in.body.end());
-    return answer;
-  }, options);
+  auto server = Server::open((*at)->bus(), told.text("service"), {},
+                             [](const Incoming& in) {
+                               Answer answer;
+                               answer.body.assign(in.body.begin(), in.body.end());
+                               return answer;
+                             },
+                             options);
   if (!server) return server.error();
   workers_[told.text("id")] = std::make_unique<Serving>(std::move(*server));
   return Talk::ok();
@@ -46,13 +48,16 @@ Result<Talk> Agent::serve(const Talk& told) {
 Result<Talk> Agent::call(const Talk& told) {
   auto at = find(places_, told.text("at"));
   if (!at) return at.error();
-  const auto clients = told.number<std::size_t>("clients", 1), calls = told.number<std::size_t>("calls", 1), first = told.number<std::size_t>("first");
+  const auto clients = told.number<std::size_t>("clients", 1), calls = told.number<std::size_t>("calls", 1),
+             first = told.number<std::size_t>("first");
   const auto size = std::max(told.number<std::size_t>("size", 64), least_sample_bytes);
   std::vector<std::unique_ptr<Client>> open;
   for (std::size_t k = 0; k < clients && !ending(); ++k) {
     auto client = Client::open((*at)->bus(), told.text("service"));
     if (!client) return client.error();
-    if (!(*client)->wait_for_server(Deadline::in_s(10))) return Error{"bus.no_match", "a client did not find the server within 10 s", "does this way reach other programs of this host? see `sonde bus ls`"};
+    if (!(*client)->wait_for_server(Deadline::in_s(10)))
+      return Error{"bus.no_match", "a client did not find the server within 10 s",
+                   "does this way reach other programs of this host? see `sonde bus ls`"};
     open.push_back(std::move(*client));
   }
   const std::int64_t began_ns = now_ns();
@@ -98,8 +103,16 @@ Result<Talk> Agent::call(const Talk& told) {
     all.retried += one.retried;
     if (all.why.empty()) all.why = one.why;
   }
-  return Talk::ok().with("t0_ns", began_ns).with("rtt", all.rtt).with("offset", all.offset).with("asked", clients * calls).with("lost", all.lost).with("mismatched", all.mismatched)
-      .with("retried", all.retried).with("took", took_s).with("why", all.why);
+  return Talk::ok()
+      .with("t0_ns", began_ns)
+      .with("rtt", all.rtt)
+      .with("offset", all.offset)
+      .with("asked", clients * calls)
+      .with("lost", all.lost)
+      .with("mismatched", all.mismatched)
+      .with("retried", all.retried)
+      .with("took", took_s)
+      .with("why", all.why);
 }
 
 }  // namespace sonde::bus::probe

@@ -64,7 +64,8 @@ std::optional<std::uint64_t> of_table(std::string_view text, std::string_view ta
   for (std::size_t k = 0; k + 1 < all.size(); ++k) {
     const auto names = words(all[k]), numbers = words(all[k + 1]);
     if (names.empty() || numbers.size() != names.size() || names[0] != table || numbers[0] != table) continue;
-    if (const auto at = std::find(names.begin(), names.end(), name); at != names.end()) return whole(numbers[static_cast<std::size_t>(at - names.begin())]);
+    if (const auto at = std::find(names.begin(), names.end(), name); at != names.end())
+      return whole(numbers[static_cast<std::size_t>(at - names.begin())]);
     ++k;
   }
   return std::nullopt;
@@ -78,7 +79,9 @@ std::uint64_t of_list(std::string_view text, std::string_view name) {
 }
 
 Error no_namespace(const std::string& what) {
-  return {"bus.no_namespace", what + ": " + std::strerror(errno), "run it as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)"};
+  return {"bus.no_namespace", what + ": " + std::strerror(errno),
+          "run it as root, or allow user namespaces (sysctl user.max_user_namespaces, "
+          "kernel.apparmor_restrict_unprivileged_userns)"};
 }
 
 bool write_file(const char* path, const std::string& text) {
@@ -98,7 +101,9 @@ Instructions::Instructions() {
   what.config = PERF_COUNT_HW_INSTRUCTIONS;
   what.exclude_hv = 1;
   state_ = "counted";
-  const auto open = [&] { return static_cast<int>(::syscall(SYS_perf_event_open, &what, 0, -1, -1, PERF_FLAG_FD_CLOEXEC)); };
+  const auto open = [&] {
+    return static_cast<int>(::syscall(SYS_perf_event_open, &what, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+  };
   fd_ = open();
   if (fd_ < 0 && (errno == EACCES || errno == EPERM)) {
     what.exclude_kernel = 1;
@@ -108,7 +113,8 @@ Instructions::Instructions() {
   if (fd_ < 0) {
     const int why = errno;
     state_ = "not counted: ";
-    if (why == ENOENT || why == EOPNOTSUPP || why == ENODEV) state_ += "this machine shows no counter of instructions (virtual machines often hide it)";
+    if (why == ENOENT || why == EOPNOTSUPP || why == ENODEV)
+      state_ += "this machine shows no counter of instructions (virtual machines often hide it)";
     else if (why == EACCES || why == EPERM) state_ += "this user may not (sysctl kernel.perf_event_paranoid)";
     else if (why == ENOSYS) state_ += "the kernel was built without perf_event_open()";
     else state_ += std::string("perf_event_open(): ") + std::strerror(why);
@@ -131,14 +137,18 @@ std::uint64_t Instructions::read() const {
 }
 
 std::optional<Traffic> read_traffic(const std::string& snmp, const std::string& netstat, const std::string& snmp6) {
-  const auto sent = of_table(snmp, "Udp:", "OutDatagrams"), full = of_table(snmp, "Udp:", "RcvbufErrors"), bytes = of_table(netstat, "IpExt:", "OutOctets");
+  const auto sent = of_table(snmp, "Udp:", "OutDatagrams"), full = of_table(snmp, "Udp:", "RcvbufErrors"),
+             bytes = of_table(netstat, "IpExt:", "OutOctets");
   if (!sent || !full || !bytes) return std::nullopt;
-  return Traffic{*sent + of_list(snmp6, "Udp6OutDatagrams"), *bytes + of_list(snmp6, "Ip6OutOctets"), *full + of_list(snmp6, "Udp6RcvbufErrors")};
+  return Traffic{*sent + of_list(snmp6, "Udp6OutDatagrams"), *bytes + of_list(snmp6, "Ip6OutOctets"),
+                 *full + of_list(snmp6, "Udp6RcvbufErrors")};
 }
 
 Result<Traffic> traffic() {
-  const auto all = read_traffic(contents("/proc/self/net/snmp"), contents("/proc/self/net/netstat"), contents("/proc/self/net/snmp6"));
-  if (!all) return Error{"bus.failed", "/proc/self/net/snmp and netstat do not tell what was sent", "is /proc mounted?"};
+  const auto all = read_traffic(contents("/proc/self/net/snmp"), contents("/proc/self/net/netstat"),
+                                contents("/proc/self/net/snmp6"));
+  if (!all)
+    return Error{"bus.failed", "/proc/self/net/snmp and netstat do not tell what was sent", "is /proc mounted?"};
   return *all;
 }
 
@@ -146,7 +156,8 @@ Usage usage(int who) {
   rusage u{};
   ::getrusage(who, &u);
   const auto s = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
-  return {s(u.ru_utime) + s(u.ru_stime), static_cast<std::uint64_t>(u.ru_minflt + u.ru_majflt), static_cast<std::uint64_t>(u.ru_nvcsw + u.ru_nivcsw)};
+  return {s(u.ru_utime) + s(u.ru_stime), static_cast<std::uint64_t>(u.ru_minflt + u.ru_majflt),
+          static_cast<std::uint64_t>(u.ru_nvcsw + u.ru_nivcsw)};
 }
 
 Result<void> enter_new_namespace() {
@@ -154,7 +165,8 @@ Result<void> enter_new_namespace() {
   if (::unshare(CLONE_NEWNET) != 0) {
     if (errno != EPERM) return no_namespace("no network namespace of its own");
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return no_namespace("no network namespace of its own");
-    if (!write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/uid_map", user + " " + user + " 1") || !write_file("/proc/self/gid_map", group + " " + group + " 1"))
+    if (!write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/uid_map", user + " " + user + " 1") ||
+        !write_file("/proc/self/gid_map", group + " " + group + " 1"))
       return no_namespace("no user namespace of its own");
   }
   const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -182,7 +194,8 @@ Result<void> enter_namespace_of(int pid) {
   };
   // Of the same user namespace, setns() to it is refused; then its network's is open already, or is not for us.
   if (enter("net", CLONE_NEWNET)) return {};
-  if (!enter("user", CLONE_NEWUSER) || !enter("net", CLONE_NEWNET)) return no_namespace("the network namespace of process " + std::to_string(pid) + " cannot be entered");
+  if (!enter("user", CLONE_NEWUSER) || !enter("net", CLONE_NEWNET))
+    return no_namespace("the network namespace of process " + std::to_string(pid) + " cannot be entered");
   return {};
 }
 

@@ -49,8 +49,9 @@ struct Usage {
 };
 Usage usage(int who = RUSAGE_SELF);
 
-/// Makes a network namespace with nothing but a loopback interface that is up, and enters it. Before any thread is started. Where that
-/// is not allowed, in a user namespace of its own, in which this user is himself. Error: bus.no_namespace.
+/// Makes a network namespace with nothing but a loopback interface that is up, and enters it. Before any thread is
+/// started. Where that is not allowed, in a user namespace of its own, in which this user is himself. Error:
+/// bus.no_namespace.
 Result<void> enter_new_namespace();
 /// Enters the one that the process is in. Error: bus.no_namespace.
 Result<void> enter_namespace_of(int pid);

@@ -18,7 +18,7 @@ namespace sonde::bus::probe {
 namespace {
 
 constexpr double end_within_s = 6;  ///< a program gives itself 5
-constexpr int look_ms = 50;  ///< how often it is looked whether to stop
+constexpr int look_ms = 50;         ///< how often it is looked whether to stop
 constexpr double say_every_s = 10;
 
 std::size_t killed_programs = 0;
@@ -28,9 +28,12 @@ Error interrupted() { return {"bus.interrupted", "it was asked to stop", ""}; }
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
-  const auto failed = [](const std::string& what) { return Error{"bus.failed", what + ": " + std::strerror(errno), "see ulimit -n and ulimit -u"}; };
+  const auto failed = [](const std::string& what) {
+    return Error{"bus.failed", what + ": " + std::strerror(errno), "see ulimit -n and ulimit -u"};
+  };
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return failed("no way to speak with another program");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return failed("no way to speak with another program");
   char self[4096];
   const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
   self[n > 0 ? n : 0] = 0;
@@ -100,7 +103,9 @@ Program::~Program() {
 void end_all(Programs& programs) {
   for (auto& p : programs) p->dismiss();
   const Deadline deadline = Deadline::in_s(end_within_s);
-  const auto running = [&] { return std::any_of(programs.begin(), programs.end(), [](auto& p) { return !p->ended(); }); };
+  const auto running = [&] {
+    return std::any_of(programs.begin(), programs.end(), [](auto& p) { return !p->ended(); });
+  };
   while (running() && !deadline.passed()) sleep_until(now_s() + 2e-3);
   for (auto& p : programs)
     if (!p->ended()) ::kill(p->pid(), SIGKILL);
@@ -127,12 +132,16 @@ Result<std::optional<Talk>> Program::hear(int wait_ms) {
   std::string line;
   switch (reader_.next(line, wait_ms)) {
     case LineReader::Got::later: return std::optional<Talk>{};
-    case LineReader::Got::end: return Error{"bus.program_lost", "a program that was measured " + how_it_ended(), "its words are in the log"};
+    case LineReader::Got::end:
+      return Error{"bus.program_lost", "a program that was measured " + how_it_ended(), "its words are in the log"};
     case LineReader::Got::line: break;
   }
   if (unanswered_ > 0) --unanswered_;
   auto talk = Talk::parse(line);
-  if (!talk) return Error{"bus.program_lost", "a program that was measured said something that is no answer: " + line.substr(0, 80), "does its launcher print something of its own?"};
+  if (!talk)
+    return Error{"bus.program_lost",
+                 "a program that was measured said something that is no answer: " + line.substr(0, 80),
+                 "does its launcher print something of its own?"};
   return std::optional<Talk>(std::move(*talk));
 }
 
@@ -148,7 +157,9 @@ Result<std::vector<std::optional<Talk>>> Foreman::ask_some(const std::vector<Ord
   for (const auto& order : orders)
     if (!order.to->tell(order.what)) {
       auto why = order.to->hear(100);
-      return why ? Error{"bus.program_lost", "a program that was measured does not listen any more", "its words are in the log"} : why.error();
+      return why ? Error{"bus.program_lost", "a program that was measured does not listen any more",
+                         "its words are in the log"}
+                 : why.error();
     }
   const Deadline deadline = Deadline::in_s(within_s);
   std::vector<std::optional<Talk>> answers;
@@ -178,7 +189,11 @@ Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double 
   std::vector<Talk> answers;
   for (std::size_t k = 0; k < some->size(); ++k) {
     auto& one = (*some)[k];
-    if (!one) return Error{"bus.timed_out", "a program that was told '" + orders[k].what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
+    if (!one)
+      return Error{"bus.timed_out",
+                   "a program that was told '" + orders[k].what.verb() + "' did not answer within " +
+                       std::to_string(static_cast<int>(within_s)) + " s",
+                   "its words are in the log"};
     answers.push_back(std::move(*one));
   }
   return answers;

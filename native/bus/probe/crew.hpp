@@ -15,12 +15,13 @@
 namespace sonde::bus::probe {
 
 struct ProgramOptions {
-  std::string name_space = {};           ///< "", "new", or the number of the process whose one to enter
-  bool bind_now = false;                 ///< all symbols are looked up when it starts (LD_BIND_NOW)
-  const Host* host = nullptr;            ///< where; null: this one
+  std::string name_space = {};  ///< "", "new", or the number of the process whose one to enter
+  bool bind_now = false;        ///< all symbols are looked up when it starts (LD_BIND_NOW)
+  const Host* host = nullptr;   ///< where; null: this one
 };
 
-/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some seconds killed.
+/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some
+/// seconds killed.
 class Program {
  public:
   /// Error: bus.failed.
@@ -34,7 +35,7 @@ class Program {
   Result<std::optional<Talk>> hear(int wait_ms);
   /// Ends its input: it begins to end; at once where it is busy with what it was told, unless it is behind a launcher.
   void dismiss();
-  pid_t pid() const { return pid_; }     ///< of what was started here: of another host's program that which starts it
+  pid_t pid() const { return pid_; }  ///< of what was started here: of another host's program that which starts it
   const Host* host() const { return host_; }
   /// Whether it has ended; looks, and does not wait.
   bool ended();
@@ -70,8 +71,9 @@ class Foreman {
     Program* to;
     Talk what;
   };
-  /// Tells all, then hears all. Errors: the first of theirs, in the order given; bus.timed_out; bus.program_lost; bus.interrupted:
-  /// the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own errors, they are of no use any more.
+  /// Tells all, then hears all. Errors: the first of theirs, in the order given; bus.timed_out; bus.program_lost;
+  /// bus.interrupted: the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own
+  /// errors, they are of no use any more.
   Result<std::vector<Talk>> ask(const std::vector<Order>& orders, double within_s = 30);
   Result<Talk> ask(Program& program, const Talk& what, double within_s = 30);
   /// The same, but whoever has not answered by then is left out. Errors: as ask(), but bus.timed_out.

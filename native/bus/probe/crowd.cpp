@@ -8,13 +8,13 @@ namespace sonde::bus::probe {
 
 namespace {
 
-constexpr double most_ahead_s = 60;   ///< to a common beginning: what is later is by another machine's clock
+constexpr double most_ahead_s = 60;  ///< to a common beginning: what is later is by another machine's clock
 
 struct Member {
   std::shared_ptr<Bus> bus;
-  std::unique_ptr<Writer> writer;   ///< null: it only reads
-  std::unique_ptr<Reader> reader;   ///< null: it only writes
-  std::size_t wanted = 0;           ///< others that each of these should find
+  std::unique_ptr<Writer> writer;  ///< null: it only reads
+  std::unique_ptr<Reader> reader;  ///< null: it only writes
+  std::size_t wanted = 0;          ///< others that each of these should find
 };
 
 class Members final : public Crowd {
@@ -44,10 +44,13 @@ class Members final : public Crowd {
 Result<Talk> Agent::join(const Talk& told) {
   auto variant = Variant::parse(told.text("variant"));
   if (!variant) return variant.error();
-  const auto entities = told.number<std::size_t>("entities", 1), first = told.number<std::size_t>("first"), n = told.number<std::size_t>("n", 1);
+  const auto entities = told.number<std::size_t>("entities", 1), first = told.number<std::size_t>("first"),
+             n = told.number<std::size_t>("n", 1);
   const bool star = told.text("treatment") == "star";
   if (const double at_s = static_cast<double>(told.number<std::int64_t>("at_ns")) * 1e-9; at_s > now_s() + most_ahead_s)
-    return Error{"bus.internal", "a program was told to begin in " + std::to_string(static_cast<std::int64_t>(at_s - now_s())) + " s", "were its clock and that of who told it the same?"};
+    return Error{"bus.internal",
+                 "a program was told to begin in " + std::to_string(static_cast<std::int64_t>(at_s - now_s())) + " s",
+                 "were its clock and that of who told it the same?"};
   else if (at_s > 0) sleep_until(at_s);
   if (const double after_s = told.number<double>("after_s"); after_s > 0) sleep_until(now_s() + after_s);
   const std::int64_t began_ns = now_ns();
@@ -93,9 +96,16 @@ Result<Talk> Agent::join(const Talk& told) {
     for (auto& one : crowds_) one->count(have, wanted);
     done_ns = now_ns();
     if (have == wanted || deadline.passed() || ending()) break;
-    sleep_until(static_cast<double>(done_ns) * 1e-9 + std::clamp(static_cast<double>(done_ns - began_ns) * 3e-11, 1e-3, 50e-3));
+    sleep_until(static_cast<double>(done_ns) * 1e-9 +
+                std::clamp(static_cast<double>(done_ns - began_ns) * 3e-11, 1e-3, 50e-3));
   }
-  return Talk::ok().with("make", make).with("make_cycles", cycles).with("make_instructions", counts).with("have", have).with("wanted", wanted).with("began_ns", began_ns)
+  return Talk::ok()
+      .with("make", make)
+      .with("make_cycles", cycles)
+      .with("make_instructions", counts)
+      .with("have", have)
+      .with("wanted", wanted)
+      .with("began_ns", began_ns)
       .with("done_ns", have == wanted ? done_ns : std::int64_t{0});
 }
 

@@ -13,8 +13,8 @@ namespace sonde::bus::probe {
 /// Samples of a quantity that a program tells at most: they travel as text.
 inline constexpr std::size_t told_at_most = 100'000;
 
-/// Positions of `keep` of n, in order: one drawn in each of so many equal stretches. At a fixed distance they could meet a period of what is
-/// measured, as clients that are served in turn. keep >= n: all.
+/// Positions of `keep` of n, in order: one drawn in each of so many equal stretches. At a fixed distance they could
+/// meet a period of what is measured, as clients that are served in turn. keep >= n: all.
 inline std::vector<std::size_t> drawn(std::size_t n, std::size_t keep, Random& chance) {
   std::vector<std::size_t> positions(std::min(n, keep));
   if (keep >= n) {
@@ -29,8 +29,7 @@ inline std::vector<std::size_t> drawn(std::size_t n, std::size_t keep, Random& c
 }
 
 /// Positions ascend.
-template <typename T>
-void keep_only(std::vector<T>& of, const std::vector<std::size_t>& positions) {
+template <typename T> void keep_only(std::vector<T>& of, const std::vector<std::size_t>& positions) {
   for (std::size_t k = 0; k < positions.size(); ++k) of[k] = of[positions[k]];
   of.resize(positions.size());
 }

@@ -28,28 +28,54 @@ class PairExperiment : public Experiment {
     b_ = *b;
     return {};
   }
-  Result<void> open(std::uint32_t domain = 0, const std::string& suffix = "") { return rig_->open({{a_, "A" + suffix, ""}, {b_, "B" + suffix, ""}}, domain); }
+  Result<void> open(std::uint32_t domain = 0, const std::string& suffix = "") {
+    return rig_->open({{a_, "A" + suffix, ""}, {b_, "B" + suffix, ""}}, domain);
+  }
 
   struct Lane {
-    std::string name, topic, place;          ///< place: what follows A and B
-    std::string partition, wildcard;         ///< of senders; of receivers
+    std::string name, topic, place;   ///< place: what follows A and B
+    std::string partition, wildcard;  ///< of senders; of receivers
   };
   /// A question's way, an answer's, and who answers.
   Result<void> lane(const Lane& lane, bool spin = false) {
     const bool best_effort = what_.reliability == Reliability::best_effort;
-    const Channel ask{.topic = lane.topic + "_ask", .best_effort = best_effort, .to_partition = lane.partition, .from_partition = lane.wildcard};
-    const Channel tell{.topic = lane.topic + "_tell", .best_effort = best_effort, .to_partition = lane.partition, .from_partition = lane.wildcard};
-    if (auto ok = rig_->channel({a_, "A" + lane.place, lane.name + ".ask"}, {{b_, "B" + lane.place, lane.name + ".asked"}}, ask); !ok) return ok;
-    if (auto ok = rig_->channel({b_, "B" + lane.place, lane.name + ".tell"}, {{a_, "A" + lane.place, lane.name + ".told"}}, tell); !ok) return ok;
+    const Channel ask{.topic = lane.topic + "_ask",
+                      .best_effort = best_effort,
+                      .to_partition = lane.partition,
+                      .from_partition = lane.wildcard};
+    const Channel tell{.topic = lane.topic + "_tell",
+                       .best_effort = best_effort,
+                       .to_partition = lane.partition,
+                       .from_partition = lane.wildcard};
+    if (auto ok = rig_->channel({a_, "A" + lane.place, lane.name + ".ask"},
+                                {{b_, "B" + lane.place, lane.name + ".asked"}}, ask);
+        !ok)
+      return ok;
+    if (auto ok = rig_->channel({b_, "B" + lane.place, lane.name + ".tell"},
+                                {{a_, "A" + lane.place, lane.name + ".told"}}, tell);
+        !ok)
+      return ok;
     return echo(lane.name, spin);
   }
   Result<void> echo(const std::string& name, bool spin) {
-    auto ok = rig_->foreman().ask(*b_, Talk("echo").with("id", name + ".echo").with("from", name + ".asked").with("to", name + ".tell").with("size", what_.size).with("spin", spin));
+    auto ok = rig_->foreman().ask(*b_, Talk("echo")
+                                           .with("id", name + ".echo")
+                                           .with("from", name + ".asked")
+                                           .with("to", name + ".tell")
+                                           .with("size", what_.size)
+                                           .with("spin", spin));
     if (!ok) return ok.error();
     return {};
   }
   Talk ping(const std::vector<std::string>& to, const std::vector<std::string>& from, std::uint32_t n, double burst_s) {
-    return std::move(Talk("ping").with("to", to).with("from", from).with("size", what_.size).with("n", n).with("burst_s", burst_s).with("burst", rig_->next_burst()).with("same_host", rig_->same_host()));
+    return std::move(Talk("ping")
+                         .with("to", to)
+                         .with("from", from)
+                         .with("size", what_.size)
+                         .with("n", n)
+                         .with("burst_s", burst_s)
+                         .with("burst", rig_->next_burst())
+                         .with("same_host", rig_->same_host()));
   }
   Result<void> take(const Talk& told, Results& r, double within_s) {
     auto answer = rig_->foreman().ask(*a_, told, within_s);
@@ -80,7 +106,8 @@ class Latency final : public PairExperiment {
     return lane({"l", rig_->topic(), "", "", ""});
   }
   Result<void> visit(Results& r) override {
-    return take(ping({"l.ask"}, {"l.told"}, rig_->options().epoch_length, rig_->options().burst_s).with("settle", true), r, within_s());
+    return take(ping({"l.ask"}, {"l.told"}, rig_->options().epoch_length, rig_->options().burst_s).with("settle", true),
+                r, within_s());
   }
 };
 
@@ -92,7 +119,9 @@ class Partitions final : public PairExperiment {
     if (auto ok = open(); !ok) return ok;
     const auto& o = rig_->options();
     if (const auto most = o.domain_last - o.domain_first + 1; what_.has("domain") && what_.count > most)
-      return Error{"bus.unsupported", std::to_string(what_.count) + " domains of " + std::to_string(most) + " that may be used", "allow more by --domains, or ask for fewer"};
+      return Error{"bus.unsupported",
+                   std::to_string(what_.count) + " domains of " + std::to_string(most) + " that may be used",
+                   "allow more by --domains, or ask for fewer"};
     const std::string base = rig_->topic();
     for (std::uint32_t k = 0; k < what_.count; ++k) {
       const std::string name = "l" + std::to_string(k), number = std::to_string(k);
@@ -118,7 +147,10 @@ class Partitions final : public PairExperiment {
     }
     return {};
   }
-  Result<void> visit(Results& r) override { return take(ping(to_, from_, rig_->options().epoch_length, rig_->options().burst_s).with("settle", true), r, within_s()); }
+  Result<void> visit(Results& r) override {
+    return take(ping(to_, from_, rig_->options().epoch_length, rig_->options().burst_s).with("settle", true), r,
+                within_s());
+  }
 
  private:
   std::vector<std::string> to_, from_;
@@ -140,7 +172,11 @@ class First final : public PairExperiment {
     if (what_.has("warm-other-topic"))
       if (auto ok = lane({"w", rig_->topic() + "_warm", "", "", ""}, spin); !ok) return ok;
     if (what_.has("warm-same-participant-new-writer"))
-      if (auto ok = rig_->sender_for({a_, "A", "new.ask"}, 1, {.topic = rig_->topic() + "_ask", .best_effort = what_.reliability == Reliability::best_effort}); !ok) return ok;
+      if (auto ok = rig_->sender_for(
+              {a_, "A", "new.ask"}, 1,
+              {.topic = rig_->topic() + "_ask", .best_effort = what_.reliability == Reliability::best_effort});
+          !ok)
+        return ok;
     if (what_.has("awake-cores")) {
       std::vector<Foreman::Order> orders{{a_, Talk("awake").with("on", true)}};
       if (!rig_->same_host()) orders.push_back({b_, Talk("awake").with("on", true)});
@@ -152,13 +188,19 @@ class First final : public PairExperiment {
   }
   Result<void> visit(Results& r) override {
     const std::uint32_t length = rig_->options().epoch_length;
-    const bool steady = what_.has("steady"), pause = what_.has("pause"), fresh = what_.has("warm-same-participant-new-writer");
+    const bool steady = what_.has("steady"), pause = what_.has("pause"),
+               fresh = what_.has("warm-same-participant-new-writer");
     const std::uint32_t n = steady || what_.early() ? length : pause ? std::min(length, paused) : 1;
-    Talk told = ping({fresh ? "new.ask" : "l.ask"}, {"l.told"}, n, steady || what_.early() ? rig_->options().burst_s : 600);
-    told.with("audit", true).with("spin", what_.has("spinning-subscriber")).with("pause_s", pause ? what_.pause_s : 0.0);
+    Talk told =
+        ping({fresh ? "new.ask" : "l.ask"}, {"l.told"}, n, steady || what_.early() ? rig_->options().burst_s : 600);
+    told.with("audit", true)
+        .with("spin", what_.has("spinning-subscriber"))
+        .with("pause_s", pause ? what_.pause_s : 0.0);
     if (steady || pause || fresh || what_.has("warm-other-topic")) {
       const std::string warm = what_.has("warm-other-topic") ? "w" : "l";
-      told.with("warm_to", std::vector<std::string>{warm + ".ask"}).with("warm_from", std::vector<std::string>{warm + ".told"}).with("warm_n", warm_n);
+      told.with("warm_to", std::vector<std::string>{warm + ".ask"})
+          .with("warm_from", std::vector<std::string>{warm + ".told"})
+          .with("warm_n", warm_n);
     }
     if (auto ok = take(told, r, 20 + n * (what_.pause_s + 1)); !ok || !what_.early()) return ok;
     // All of it is of the first message, but this.
@@ -201,7 +243,9 @@ class ManyExperiment : public Experiment {
       places.push_back(subscribers_.back());
     }
     if (auto ok = rig_->open(places); !ok) return ok;
-    return rig_->channel({writer_, "W", "tx"}, subscribers_, {.topic = rig_->topic(), .best_effort = what_.reliability == Reliability::best_effort, .keep_all = keep_all});
+    return rig_->channel(
+        {writer_, "W", "tx"}, subscribers_,
+        {.topic = rig_->topic(), .best_effort = what_.reliability == Reliability::best_effort, .keep_all = keep_all});
   }
   Result<void> collect(const std::string& board) {
     std::vector<Foreman::Order> orders;
@@ -230,8 +274,15 @@ class Fanout final : public ManyExperiment {
   }
   Result<void> visit(Results& r) override {
     const auto& o = rig_->options();
-    auto answer = rig_->foreman().ask(*writer_, Talk("fan").with("to", "tx").with("subscribers", what_.subscribers).with("size", what_.size).with("n", o.epoch_length)
-                                                    .with("burst_s", o.burst_s).with("burst", rig_->next_burst()), 15 + 2 * o.burst_s);
+    auto answer = rig_->foreman().ask(*writer_,
+                                      Talk("fan")
+                                          .with("to", "tx")
+                                          .with("subscribers", what_.subscribers)
+                                          .with("size", what_.size)
+                                          .with("n", o.epoch_length)
+                                          .with("burst_s", o.burst_s)
+                                          .with("burst", rig_->next_burst()),
+                                      15 + 2 * o.burst_s);
     if (!answer) return answer.error();
     r.t0_ns = answer->number<std::int64_t>("t0_ns");
     const auto offset = answer->numbers("offset");
@@ -268,10 +319,17 @@ class Throughput final : public ManyExperiment {
     auto before = traffic();
     if (!cpu_before) return cpu_before.error();
     if (!before) return before.error();
-    auto flood = foreman.ask(*writer_, Talk("flood").with("to", "tx").with("size", what_.size).with("burst_s", rig_->options().burst_s).with("burst", burst), 30 + 2 * rig_->options().burst_s);
+    auto flood = foreman.ask(*writer_,
+                             Talk("flood")
+                                 .with("to", "tx")
+                                 .with("size", what_.size)
+                                 .with("burst_s", rig_->options().burst_s)
+                                 .with("burst", burst),
+                             30 + 2 * rig_->options().burst_s);
     if (!flood) return flood.error();
     const double sent = flood->number<double>("sent"), refused = flood->number<double>("refused");
-    const double began_s = flood->number<double>("began_ns") * 1e-9, took_s = flood->number<double>("ended_ns") * 1e-9 - began_s;
+    const double began_s = flood->number<double>("began_ns") * 1e-9,
+                 took_s = flood->number<double>("ended_ns") * 1e-9 - began_s;
 
     // Until all have all, or nothing comes any more.
     std::vector<double> received, first_s, last_s;
@@ -279,7 +337,8 @@ class Throughput final : public ManyExperiment {
     const double until_s = now_s() + late_s;
     for (;;) {
       std::vector<Foreman::Order> orders;
-      for (const auto& [program, ids] : by_program_) orders.push_back({program, Talk("count").with("ids", ids).with("burst", burst)});
+      for (const auto& [program, ids] : by_program_)
+        orders.push_back({program, Talk("count").with("ids", ids).with("burst", burst)});
       auto counts = foreman.ask(orders);
       if (!counts) return counts.error();
       received.clear();
@@ -293,7 +352,8 @@ class Throughput final : public ManyExperiment {
       const double now_total = std::accumulate(received.begin(), received.end(), 0.0);
       if (now_total != total) changed_s = now_s();
       total = now_total;
-      if (total >= sent * static_cast<double>(received.size()) || now_s() - changed_s > silent_s || now_s() > until_s) break;
+      if (total >= sent * static_cast<double>(received.size()) || now_s() - changed_s > silent_s || now_s() > until_s)
+        break;
       if (auto ok = foreman.pause(20e-3); !ok) return ok;
     }
     auto cpu_after = foreman.ask(usage);
@@ -318,7 +378,8 @@ class Throughput final : public ManyExperiment {
     r.add(Q::refused, sent + refused > 0 ? refused / (sent + refused) : nan);
     r.add(Q::overflowed, after->overflowed - before->overflowed);
     double cpu_s = 0;
-    for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
+    for (std::size_t k = 0; k < cpu_after->size(); ++k)
+      cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
     r.add(Q::cpu, cpu_s);
     return {};
   }
@@ -335,9 +396,16 @@ class DiscoveryExperiment final : public Experiment {
     if (what_.has("star")) rig_->name_first();
     else rig_->expect(what_.entities);
     std::string why = "it was not asked for";
-    if (!rig_->same_host()) whole_host_ = Error{"bus.whole_host", "datagrams of discovery are all that the hosts sent meanwhile: a namespace does not reach over several", "measure where nothing else sends"};
+    if (!rig_->same_host())
+      whole_host_ =
+          Error{"bus.whole_host",
+                "datagrams of discovery are all that the hosts sent meanwhile: a namespace does not reach over several",
+                "measure where nothing else sends"};
     else if (!rig_->options().own_namespace || !rig_->enclose(why))
-      whole_host_ = Error{"bus.whole_host", "datagrams of discovery are those of the whole host: no network namespace of its own (" + why + ")", "run it as root, or allow user namespaces"};
+      whole_host_ =
+          Error{"bus.whole_host",
+                "datagrams of discovery are those of the whole host: no network namespace of its own (" + why + ")",
+                "run it as root, or allow user namespaces"};
     for (std::uint32_t k = 0; k < what_.processes; ++k) {
       auto program = rig_->add();
       if (!program) return program.error();
@@ -365,11 +433,17 @@ class DiscoveryExperiment final : public Experiment {
 
     const auto join = [&](const Program& program, std::uint32_t first, std::uint32_t n) {
       Talk talk = rig_->told(Talk("join"), program);
-      return std::move(talk.with("entities", what_.entities).with("first", first).with("n", n).with("treatment", what_.treatment.front()).with("topic", rig_->topic()));
+      return std::move(talk.with("entities", what_.entities)
+                           .with("first", first)
+                           .with("n", n)
+                           .with("treatment", what_.treatment.front())
+                           .with("topic", rig_->topic()));
     };
     std::vector<double> make, cycles, counts;
     const auto made = [&](const Talk& one) {
-      const auto more = [](std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); };
+      const auto more = [](std::vector<double>& to, const std::vector<double>& from) {
+        to.insert(to.end(), from.begin(), from.end());
+      };
       more(make, one.numbers("make"));
       more(cycles, one.numbers("make_cycles"));
       more(counts, one.numbers("make_instructions"));
@@ -387,12 +461,14 @@ class DiscoveryExperiment final : public Experiment {
     const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * many) * 1e9);
     for (std::uint32_t k = 0, first = 0; k < many; ++k) {
       const std::uint32_t n = what_.entities / many + (k < what_.entities % many), there = star && k == 0;
-      Talk talk = join(*programs_[k], first + there, n - there).with("within_s", within_s).with("after_s", what_.stagger_s * k);
+      Talk talk =
+          join(*programs_[k], first + there, n - there).with("within_s", within_s).with("after_s", what_.stagger_s * k);
       if (same_clock) talk.with("at_ns", at_ns);
       orders.push_back({programs_[k], talk});
       first += n;
     }
-    auto joined = foreman.ask_some(orders, std::min(within_s + what_.stagger_s * many + late_s, foreman.left_s() - ending_s / 2));
+    auto joined =
+        foreman.ask_some(orders, std::min(within_s + what_.stagger_s * many + late_s, foreman.left_s() - ending_s / 2));
     if (!joined) return joined.error();
     auto after = traffic();
     if (!after) return after.error();
@@ -409,7 +485,9 @@ class DiscoveryExperiment final : public Experiment {
       if (!one) continue;
       made(*one);
       have += one->number<double>("have");
-      const std::int64_t began_ns = same_clock ? at_ns : rig_->same_host() ? first_ns : one->number<std::int64_t>("began_ns");
+      const std::int64_t began_ns = same_clock          ? at_ns
+                                    : rig_->same_host() ? first_ns
+                                                        : one->number<std::int64_t>("began_ns");
       last_s = std::max(last_s, static_cast<double>(one->number<std::int64_t>("done_ns") - began_ns) * 1e-9);
     }
     const double sent = after->datagrams - before->datagrams;
@@ -424,14 +502,18 @@ class DiscoveryExperiment final : public Experiment {
     if (!all) {
       r.add(Q::datagrams_unmatched, sent);
       r.add(Q::cpu, nan);
-      r.warnings.push_back({"bus.not_matched", rig_->variant().name + ", " + what_.text + ": not all had found each other when the time was over",
-                            "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer --within and --budget, or fewer participants"});
+      r.warnings.push_back(
+          {"bus.not_matched",
+           rig_->variant().name + ", " + what_.text + ": not all had found each other when the time was over",
+           "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer "
+           "--within and --budget, or fewer participants"});
       return {};
     }
     auto cpu_after = foreman.ask(usage, 60);
     if (!cpu_after) return cpu_after.error();
     double cpu_s = 0;
-    for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
+    for (std::size_t k = 0; k < cpu_after->size(); ++k)
+      cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
     r.add(Q::cpu, cpu_s);
     if (what_.steady_s > 0 && foreman.left_s() > what_.steady_s + ending_s) {
       auto from = traffic();
@@ -445,7 +527,8 @@ class DiscoveryExperiment final : public Experiment {
   }
 
  private:
-  static constexpr double late_s = 10;   ///< a program that makes its participant for longer than this beyond the time is left out
+  static constexpr double late_s =
+      10;  ///< a program that makes its participant for longer than this beyond the time is left out
   static constexpr double ending_s = 2;  ///< of what is left, for the counters
   std::vector<Program*> programs_;
   Error whole_host_;
@@ -468,7 +551,8 @@ class Calls final : public Experiment {
       places.push_back(clients_.back());
     }
     if (auto ok = rig_->open(places); !ok) return ok;
-    auto served = rig_->foreman().ask(**server, Talk("serve").with("id", "service").with("at", "server").with("service", rig_->topic()));
+    auto served = rig_->foreman().ask(
+        **server, Talk("serve").with("id", "service").with("at", "server").with("service", rig_->topic()));
     if (!served) return served.error();
     return {};
   }
@@ -479,25 +563,35 @@ class Calls final : public Experiment {
     const std::uint64_t seed = rig_->options().seed + (std::uint64_t{rig_->next_burst()} << 32);
     for (std::uint32_t k = 0, first = 0; k < processes; ++k) {
       const std::uint32_t n = what_.clients / processes + (k < what_.clients % processes);
-      orders.push_back({clients_[k].program, Talk("call").with("at", clients_[k].place).with("service", rig_->topic()).with("clients", n).with("first", first).with("calls", what_.calls).with("size", what_.size)
-                                                .with("keep", keep).with("seed", seed)});
+      orders.push_back({clients_[k].program, Talk("call")
+                                                 .with("at", clients_[k].place)
+                                                 .with("service", rig_->topic())
+                                                 .with("clients", n)
+                                                 .with("first", first)
+                                                 .with("calls", what_.calls)
+                                                 .with("size", what_.size)
+                                                 .with("keep", keep)
+                                                 .with("seed", seed)});
       first += n;
     }
     auto answers = rig_->foreman().ask(orders, 60 + 0.05 * what_.calls * what_.clients);
     if (!answers) return answers.error();
-    std::vector<std::pair<double, double>> told;   // offset, rtt
+    std::vector<std::pair<double, double>> told;  // offset, rtt
     double asked = 0, lost = 0, mismatched = 0, retried = 0, rate = 0;
     r.t0_ns = (*answers)[0].number<std::int64_t>("t0_ns");
     for (const auto& one : *answers) {
       const auto more_rtt = one.numbers("rtt"), more_offset = one.numbers("offset");
-      const double shift_s = rig_->same_host() ? static_cast<double>(one.number<std::int64_t>("t0_ns") - r.t0_ns) * 1e-9 : 0;
-      for (std::size_t k = 0; k < std::min(more_rtt.size(), more_offset.size()); ++k) told.emplace_back(more_offset[k] + shift_s, more_rtt[k]);
+      const double shift_s =
+          rig_->same_host() ? static_cast<double>(one.number<std::int64_t>("t0_ns") - r.t0_ns) * 1e-9 : 0;
+      for (std::size_t k = 0; k < std::min(more_rtt.size(), more_offset.size()); ++k)
+        told.emplace_back(more_offset[k] + shift_s, more_rtt[k]);
       asked += one.number<double>("asked");
       lost += one.number<double>("lost");
       mismatched += one.number<double>("mismatched");
       retried += one.number<double>("retried");
       rate += (one.number<double>("asked") - one.number<double>("lost")) / one.number<double>("took");
-      if (!one.text("why").empty()) r.warnings.push_back({"bus.case_failed", "a request was not answered: " + one.text("why"), ""});
+      if (!one.text("why").empty())
+        r.warnings.push_back({"bus.case_failed", "a request was not answered: " + one.text("why"), ""});
     }
     // In the order of time, not client by client: what is kept of it is of all clients, and of all of the visit.
     std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -544,8 +638,13 @@ std::size_t Experiment::programs(const Case& what, const Known& known) {
   if (!known.across) return 1;
   const std::size_t server = known.discovery == DiscoveryKind::server ? 1 : 0;
   switch (what.test) {
-    case Test::latency: case Test::partitions: case Test::first: return 2 + server;
-    case Test::fanout: case Test::throughput: case Test::calls: case Test::discovery: return what.processes + 1 + server;
+    case Test::latency:
+    case Test::partitions:
+    case Test::first: return 2 + server;
+    case Test::fanout:
+    case Test::throughput:
+    case Test::calls:
+    case Test::discovery: return what.processes + 1 + server;
   }
   return 2;
 }

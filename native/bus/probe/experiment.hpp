@@ -11,13 +11,13 @@ namespace sonde::bus::probe {
 
 struct Samples {
   std::vector<double> value;
-  std::vector<float> offset;     ///< as many, or none: no moments of their own
+  std::vector<float> offset;  ///< as many, or none: no moments of their own
 };
 
 struct Results {
-  std::int64_t t0_ns = 0;        ///< now_ns() when it began
+  std::int64_t t0_ns = 0;  ///< now_ns() when it began
   std::map<Q, Samples> of;
-  std::vector<Error> warnings;   ///< told once each
+  std::vector<Error> warnings;  ///< told once each
 
   void add(Q quantity, std::vector<double> value, const std::vector<double>& offset = {});
   void add(Q quantity, double value) { add(quantity, std::vector<double>{value}); }
@@ -26,7 +26,7 @@ struct Results {
 /// Counters of all machines that programs are on, together.
 struct Counted {
   double datagrams = 0, bytes = 0, overflowed = 0;
-  double at_s = 0;               ///< mean of when they were read, each by its own machine's clock
+  double at_s = 0;  ///< mean of when they were read, each by its own machine's clock
 };
 
 class Experiment {

@@ -3,7 +3,8 @@
 
 namespace sonde::bus::probe {
 
-inline constexpr char help[] = R"(sonde-busprobe: measures what a data-distribution bus costs. Started by `sonde bus run` and `sonde bus ls`.
+inline constexpr char help[] =
+    R"(sonde-busprobe: measures what a data-distribution bus costs. Started by `sonde bus run` and `sonde bus ls`.
 
   sonde-busprobe run --dir FOLDER --variant V… --case C… [option value]…
   sonde-busprobe list [--variant V] [--domain N] [--seconds S]

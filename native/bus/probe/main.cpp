@@ -1,7 +1,7 @@
 // sonde-busprobe: measures what a data-distribution bus costs: every case on every variant, interleaved.
 //
-// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde bus run` and `sonde bus ls` start it. It uses no
-// bus itself: the programs that do are this one again, told what to do (agent.hpp).
+// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde bus run` and `sonde bus ls`
+// start it. It uses no bus itself: the programs that do are this one again, told what to do (agent.hpp).
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -31,8 +31,11 @@ using namespace sonde::bus;
 using namespace sonde::bus::probe;
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
-void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
-void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint, const std::string& why = "") {
+void emit_error(const Error& e) {
+  emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint));
+}
+void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint,
+          const std::string& why = "") {
   JsonLine line;
   line.add("event", "warning").add("code", code);
   if (!variant.empty()) line.add("variant", variant);
@@ -57,14 +60,18 @@ std::uint32_t programs_by_memory() {
   std::uint64_t kib = 0;
   while (file >> name)
     if (name == "MemAvailable:" && file >> kib) break;
-  constexpr std::uint64_t each_kib = 64 << 10, part = 4;  // what a program with a Fast DDS participant may come to; a part of what is free
+  constexpr std::uint64_t each_kib = 64 << 10,
+                          part = 4;  // what a program with a Fast DDS participant may come to; a part of what is free
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kib / part / each_kib, 8, 64));
 }
 
 class BusProbe final : public Probe {
  public:
   BusProbe(const Options& options, Control& control)
-      : options_(options), foreman_(control), domains_(options.domain_first, options.domain_last, static_cast<std::uint32_t>(::getpid()) * 37u), chance_(options.seed),
+      : options_(options),
+        foreman_(control),
+        domains_(options.domain_first, options.domain_last, static_cast<std::uint32_t>(::getpid()) * 37u),
+        chance_(options.seed),
         alive_most_(options.alive ? options.alive : programs_by_memory()) {}
 
   Result<void> open() {
@@ -77,9 +84,11 @@ class BusProbe final : public Probe {
         auto why = options_.variants[v].excludes(options_.cases[c], options_.across());
         if (why.empty() && options_.across() && !known_[v].across) why = "it does not leave a process";
         // Of a profile nobody knew before it was tried.
-        if (why.empty() && options_.across() && known_[v].transport == "shared-memory") why = "shared memory does not leave a host";
+        if (why.empty() && options_.across() && known_[v].transport == "shared-memory")
+          why = "shared memory does not leave a host";
         if (!why.empty()) {
-          warn("bus.case_left_out", options_.variants[v].name, options_.variants[v].name + ", " + options_.cases[c].text + ": not measured, " + why, "");
+          warn("bus.case_left_out", options_.variants[v].name,
+               options_.variants[v].name + ", " + options_.cases[c].text + ": not measured, " + why, "");
           continue;
         }
         Cell cell;
@@ -88,7 +97,8 @@ class BusProbe final : public Probe {
         const auto deciding = options_.cases[c].deciding();
         for (const Q q : options_.cases[c].gives()) {
           cell.series.emplace(q, static_cast<std::uint32_t>(series_.size()));
-          series_.push_back({static_cast<std::uint32_t>(cells_.size()), q, std::find(deciding.begin(), deciding.end(), q) != deciding.end()});
+          series_.push_back({static_cast<std::uint32_t>(cells_.size()), q,
+                             std::find(deciding.begin(), deciding.end(), q) != deciding.end()});
         }
         cells_.push_back(std::move(cell));
       }
@@ -96,7 +106,9 @@ class BusProbe final : public Probe {
     scouts_.clear();
     if (cells_.empty()) return Error{"bus.nothing_to_measure", "no variant could run any case", "see the warnings"};
     length_ = options_.epoch_length;
-    for (const auto& c : options_.cases) length_ = std::max({length_, c.shown_subscribers() > 0 ? c.subscribers : 0, c.test == Test::discovery ? c.entities : 0});
+    for (const auto& c : options_.cases)
+      length_ = std::max(
+          {length_, c.shown_subscribers() > 0 ? c.subscribers : 0, c.test == Test::discovery ? c.entities : 0});
     return {};
   }
 
@@ -114,17 +126,20 @@ class BusProbe final : public Probe {
     std::set<std::string> asked;
     for (const auto& v : options_.variants) {
       if (v.raw() || !asked.insert(v.implementation).second) continue;
-      for (std::size_t k = 0; k < hosts(); ++k) (void)ask_scout(k, Talk("check").with("variant", v.text).with("clean", true));
+      for (std::size_t k = 0; k < hosts(); ++k)
+        (void)ask_scout(k, Talk("check").with("variant", v.text).with("clean", true));
     }
     scouts_.clear();
   }
 
   std::uint32_t steps() const override { return static_cast<std::uint32_t>(cells_.size()); }
   std::uint32_t cells() const override { return static_cast<std::uint32_t>(series_.size()); }
-  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken one is waited for no more.
+  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken one is
+  /// waited for no more.
   void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
     for (std::uint32_t k = 0; k < series_.size(); ++k)
-      if (series_[k].deciding && cells_[series_[k].cell].what == cells_[step].what && !cells_[series_[k].cell].broken) out.push_back(k);
+      if (series_[k].deciding && cells_[series_[k].cell].what == cells_[step].what && !cells_[series_[k].cell].broken)
+        out.push_back(k);
   }
 
   Result<void> measure(const Step& step, std::span<const Decision> decided, std::vector<Burst>& out) override {
@@ -143,12 +158,14 @@ class BusProbe final : public Probe {
       ++cell.failures;
       if (cell.failures == 1) failed(cell, ok.error());
       cell.broken = cell.failures >= most_failures;
-      if (std::all_of(cells_.begin(), cells_.end(), [](const Cell& c) { return c.broken; })) return Error{"bus.nothing_left", "every case failed on every variant", "see the warnings"};
+      if (std::all_of(cells_.begin(), cells_.end(), [](const Cell& c) { return c.broken; }))
+        return Error{"bus.nothing_left", "every case failed on every variant", "see the warnings"};
       return {};
     }
     cell.failures = 0;
     for (const auto& w : results_.warnings)
-      if (told_.insert(w.code + options_.variants[cell.variant].name + w.what).second) warn(w.code, options_.variants[cell.variant].name, w.what, w.hint);
+      if (told_.insert(w.code + options_.variants[cell.variant].name + w.what).second)
+        warn(w.code, options_.variants[cell.variant].name, w.what, w.hint);
     // Clocks of other hosts begin elsewhere: what they say of moments is not for this one's.
     const double t0_s = (options_.hosts.empty() ? static_cast<double>(results_.t0_ns) * 1e-9 : came_s) - began_s_;
     for (auto& [quantity, samples] : results_.of) {
@@ -163,8 +180,15 @@ class BusProbe final : public Probe {
   void record(const Step& step, const Burst& burst, Decision decision, void* out) const override {
     const Series& series = series_[burst.cell];
     const auto n = static_cast<std::uint32_t>(burst.value.size());
-    const RecordHead head{n == 0 ? 1u : 0u, cells_[series.cell].variant, cells_[series.cell].what, static_cast<std::uint32_t>(series.quantity), step.epoch, n,
-                          static_cast<std::uint32_t>(decision), 0, burst.t0};
+    const RecordHead head{n == 0 ? 1u : 0u,
+                          cells_[series.cell].variant,
+                          cells_[series.cell].what,
+                          static_cast<std::uint32_t>(series.quantity),
+                          step.epoch,
+                          n,
+                          static_cast<std::uint32_t>(decision),
+                          0,
+                          burst.t0};
     auto* bytes = static_cast<std::byte*>(out);
     std::memset(bytes, 0, record_bytes(length_));
     std::memcpy(bytes, &head, sizeof head);
@@ -175,9 +199,11 @@ class BusProbe final : public Probe {
   RecordSchema schema(double cycles_per_s, const std::string& instructions) const {
     const std::string k = std::to_string(length_);
     std::string fields = "[";
-    for (const char* name : {"kind", "variant", "case", "quantity", "epoch", "n", "code", "zero"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
+    for (const char* name : {"kind", "variant", "case", "quantity", "epoch", "n", "code", "zero"})
+      fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
     fields += R"(["t0","<f8",[]],["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
-    std::vector<std::string> names, implementations, versions, transports, discoveries, options, details, cases, tests, treatments, quantity_names, units;
+    std::vector<std::string> names, implementations, versions, transports, discoveries, options, details, cases, tests,
+        treatments, quantity_names, units;
     std::vector<std::int64_t> sizes, subscribers, entities, processes;
     std::string present = "[", deciding = "[";
     for (std::size_t v = 0; v < options_.variants.size(); ++v) {
@@ -200,22 +226,47 @@ class BusProbe final : public Probe {
       entities.push_back(what.shown_entities());
       processes.push_back(what.shown_processes());
       treatments.push_back(what.shown_treatment());
-      for (const Q q : what.deciding()) deciding += (deciding.size() > 1 ? ",[" : "[") + std::to_string(c) + "," + std::to_string(static_cast<std::uint32_t>(q)) + "]";
+      for (const Q q : what.deciding())
+        deciding += (deciding.size() > 1 ? ",[" : "[") + std::to_string(c) + "," +
+                    std::to_string(static_cast<std::uint32_t>(q)) + "]";
     }
     for (const auto& q : quantities) {
       quantity_names.emplace_back(q.name);
       units.emplace_back(q.unit);
     }
     JsonLine header;
-    header.raw("fields", fields).add("schema", "bus/1").add("rank", 0).add("ranks", 1).add("epoch_length", options_.epoch_length).add("record_length", length_);
-    header.add("variants", names).add("implementations", implementations).add("versions", versions).add("transports", transports).add("discoveries", discoveries).add("options", options).add("details", details);
-    header.raw("present", present + "]").add("cases", cases).add("tests", tests).add("sizes", sizes).add("subscribers", subscribers).add("entities", entities).add("processes", processes).add("treatments", treatments);
+    header.raw("fields", fields)
+        .add("schema", "bus/1")
+        .add("rank", 0)
+        .add("ranks", 1)
+        .add("epoch_length", options_.epoch_length)
+        .add("record_length", length_);
+    header.add("variants", names)
+        .add("implementations", implementations)
+        .add("versions", versions)
+        .add("transports", transports)
+        .add("discoveries", discoveries)
+        .add("options", options)
+        .add("details", details);
+    header.raw("present", present + "]")
+        .add("cases", cases)
+        .add("tests", tests)
+        .add("sizes", sizes)
+        .add("subscribers", subscribers)
+        .add("entities", entities)
+        .add("processes", processes)
+        .add("treatments", treatments);
     header.add("quantities", quantity_names).add("units", units).raw("deciding", deciding + "]");
-    header.add("cycles_per_s", cycles_per_s).add("cycles_by", to_string(tick_kind)).add("instructions", instructions).add("load", load_average()).add("cores", cores());
+    header.add("cycles_per_s", cycles_per_s)
+        .add("cycles_by", to_string(tick_kind))
+        .add("instructions", instructions)
+        .add("load", load_average())
+        .add("cores", cores());
     return {header.text(), record_bytes(length_)};
   }
 
-  /// Of several hosts: how they reach each other. Errors: bus.unknown_host, bus.unknown_interface, bus.network, with the host that says so.
+  /// Of several hosts: how they reach each other. Errors: bus.unknown_host, bus.unknown_interface, bus.network, with
+  /// the host that says so.
   Result<void> reach() {
     if (!options_.across()) return {};
     for (std::size_t k = 0; k < hosts(); ++k) {
@@ -223,15 +274,27 @@ class BusProbe final : public Probe {
       for (std::size_t j = 0; j < hosts(); ++j)
         if (j != k) others.push_back(options_.hosts[j].name);
       auto answer = ask_scout(k, Talk("reach").with("hosts", others).with("interfaces", options_.interfaces));
-      if (!answer) return Error{answer.error().code, "on the host " + options_.hosts[k].name + ": " + answer.error().what, answer.error().hint};
-      Reached one{.host = answer->text("host"), .address = answer->text("address"), .addresses = answer->words("addresses"), .interfaces = answer->words("interfaces")};
-      one.again = std::any_of(reached_.begin(), reached_.end(), [&](const Reached& other) { return other.host == one.host; });
+      if (!answer)
+        return Error{answer.error().code, "on the host " + options_.hosts[k].name + ": " + answer.error().what,
+                     answer.error().hint};
+      Reached one{.host = answer->text("host"),
+                  .address = answer->text("address"),
+                  .addresses = answer->words("addresses"),
+                  .interfaces = answer->words("interfaces")};
+      one.again =
+          std::any_of(reached_.begin(), reached_.end(), [&](const Reached& other) { return other.host == one.host; });
       const bool loopback = answer->number<int>("loopback") != 0;
       away_ = away_ || !loopback;
       reached_.push_back(one);
-      emit(JsonLine().add("event", "host").add("name", options_.hosts[k].name).add("host", one.host).add("address", one.address));
+      emit(JsonLine()
+               .add("event", "host")
+               .add("name", options_.hosts[k].name)
+               .add("host", one.host)
+               .add("address", one.address));
       if (const bool elsewhere = one.host != reached_.front().host; loopback && elsewhere)
-        return Error{"bus.network", "the host " + one.host + " has only its loopback for the way to the others", "see what it takes their names for, in /etc/hosts, or name the network between the hosts with --interfaces"};
+        return Error{"bus.network", "the host " + one.host + " has only its loopback for the way to the others",
+                     "see what it takes their names for, in /etc/hosts, or name the network between the hosts with "
+                     "--interfaces"};
     }
     return {};
   }
@@ -239,7 +302,7 @@ class BusProbe final : public Probe {
   /// Asks programs of its own, which end: this one loads no bus.
   Result<void> learn(const Variant& v, Known& known) {
     Result<Talk> answer = Error{};
-    for (std::size_t k = hosts(); k-- > 0;) {   // the first, whose answer is kept, comes last
+    for (std::size_t k = hosts(); k-- > 0;) {  // the first, whose answer is kept, comes last
       Talk what("check");
       what.with("variant", v.text).with("domain", options_.domain_first).with("clean", true).with("away", away_);
       if (!reached_.empty()) what.with("addresses", reached_[k].addresses).with("interfaces", reached_[k].interfaces);
@@ -249,13 +312,17 @@ class BusProbe final : public Probe {
       if (!answer) {
         if (answer.error().code == "bus.interrupted") return {};
         const std::string where = options_.hosts.empty() ? "" : ", on " + options_.hosts[k].name;
-        warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint, answer.error().code);
+        warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint,
+             answer.error().code);
         known.transport = v.profile.empty() ? v.transport_name() : "";
         known.discovery = v.discovery.kind;
         return {};
       }
       if (other && answer->text("version") != version)
-        warn("bus.other_version", v.name, v.name + " is version " + answer->text("version") + " on " + options_.hosts[k].name + " and " + version + " on " + options_.hosts[k + 1].name, "what is measured is of both");
+        warn("bus.other_version", v.name,
+             v.name + " is version " + answer->text("version") + " on " + options_.hosts[k].name + " and " + version +
+                 " on " + options_.hosts[k + 1].name,
+             "what is measured is of both");
     }
     known.present = true;
     known.across = answer->number<int>("across") != 0;
@@ -264,10 +331,18 @@ class BusProbe final : public Probe {
     known.discovery = static_cast<DiscoveryKind>(answer->number<int>("discovery"));
     known.domain = answer->number<std::uint32_t>("domain");
     if (!v.profile.empty()) domains_.keep(known.domain);
-    known.detail = v.raw() ? answer->text("detail") : known.across ? "" : "both ends in one program: it does not leave a process";
+    known.detail = v.raw()        ? answer->text("detail")
+                   : known.across ? ""
+                                  : "both ends in one program: it does not leave a process";
     if (!known.across) known.discovery = DiscoveryKind::simple;
-    emit(JsonLine().add("event", "variant").add("name", v.name).add("implementation", v.raw() ? "raw" : v.implementation).add("version", known.version)
-             .add("transport", known.transport).add("options", v.options).add("detail", known.detail));
+    emit(JsonLine()
+             .add("event", "variant")
+             .add("name", v.name)
+             .add("implementation", v.raw() ? "raw" : v.implementation)
+             .add("version", known.version)
+             .add("transport", known.transport)
+             .add("options", v.options)
+             .add("detail", known.detail));
     return {};
   }
 
@@ -292,14 +367,15 @@ class BusProbe final : public Probe {
   /// One that died, or does not answer, is made anew for the next question.
   Result<Talk> ask_scout(std::size_t k, const Talk& what) {
     scouts_.resize(hosts());
-    for (std::size_t j = 0; j < hosts(); ++j) {   // all begin to start before any is waited for
+    for (std::size_t j = 0; j < hosts(); ++j) {  // all begin to start before any is waited for
       if (scouts_[j]) continue;
       auto program = Program::start({.host = options_.hosts.empty() ? nullptr : &options_.hosts[j]});
       if (!program) return program.error();
       scouts_[j] = std::move(*program);
     }
     auto answer = foreman_.ask(*scouts_[k], what, 60);
-    if (!answer && (answer.error().code == "bus.program_lost" || answer.error().code == "bus.timed_out")) scouts_[k].reset();
+    if (!answer && (answer.error().code == "bus.program_lost" || answer.error().code == "bus.timed_out"))
+      scouts_[k].reset();
     return answer;
   }
 
@@ -311,10 +387,13 @@ class BusProbe final : public Probe {
     // A profile's cases have one domain: who waits there would be found by who is measured, and announced to.
     if (!variant.profile.empty())
       for (auto& other : cells_)
-        if (&other != &cell && !options_.variants[other.variant].profile.empty() && known_[other.variant].domain == known.domain) other.experiment.reset();
+        if (&other != &cell && !options_.variants[other.variant].profile.empty() &&
+            known_[other.variant].domain == known.domain)
+          other.experiment.reset();
     if (!cell.experiment) {
       make_room(Experiment::programs(what, known));
-      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, variant, known, reached_, domains_, foreman_));
+      cell.experiment =
+          Experiment::make(what, std::make_unique<Rig>(options_, variant, known, reached_, domains_, foreman_));
       if (auto ok = cell.experiment->set_up(); !ok) return ok;
     }
     auto ok = cell.experiment->visit(results_);
@@ -337,13 +416,15 @@ class BusProbe final : public Probe {
     }
   }
 
-  /// A cell that takes seconds for one visit must not take the time of all others: beyond four times the mean it waits for them.
-  /// Whoever is below the mean is never held back, so that something is measured in every epoch.
+  /// A cell that takes seconds for one visit must not take the time of all others: beyond four times the mean it waits
+  /// for them. Whoever is below the mean is never held back, so that something is measured in every epoch.
   bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
     double spent_s = 0;
     std::size_t active = 0;
     for (const auto& c : cells_) {
-      const bool open = std::any_of(c.series.begin(), c.series.end(), [&](const auto& s) { return series_[s.second].deciding && decided[s.second] == Decision::proceed; });
+      const bool open = std::any_of(c.series.begin(), c.series.end(), [&](const auto& s) {
+        return series_[s.second].deciding && decided[s.second] == Decision::proceed;
+      });
       if (c.broken || !open) continue;
       spent_s += c.spent_s;
       ++active;
@@ -390,9 +471,19 @@ int run_probe(const Options& options) {
   }
   const Instructions instructions;
   const double cycles_per_s = 1 / tick_s();
-  emit(JsonLine().add("event", "start").add("ranks", 1).add("cycles_per_s", cycles_per_s).add("cycles_by", to_string(tick_kind)).add("instructions", instructions.state())
-           .add("clock_cost_s", clock_cost_s()).add("load", load_average()).add("cores", cores()).add("namespace", options.own_namespace));
-  if (!instructions.counted()) warn("bus.not_counted", "", "instructions are " + instructions.state(), "cycles are told all the same, by the processor's own clock");
+  emit(JsonLine()
+           .add("event", "start")
+           .add("ranks", 1)
+           .add("cycles_per_s", cycles_per_s)
+           .add("cycles_by", to_string(tick_kind))
+           .add("instructions", instructions.state())
+           .add("clock_cost_s", clock_cost_s())
+           .add("load", load_average())
+           .add("cores", cores())
+           .add("namespace", options.own_namespace));
+  if (!instructions.counted())
+    warn("bus.not_counted", "", "instructions are " + instructions.state(),
+         "cycles are told all the same, by the processor's own clock");
   BusProbe probe(options, control);
   if (auto ok = probe.open(); !ok) {
     emit_error(ok.error());
@@ -404,7 +495,8 @@ int run_probe(const Options& options) {
     return 3;
   }
   const RecordSchema schema = probe.schema(cycles_per_s, instructions.state());
-  auto writer = RecordWriter::open(*sink, schema, std::max<std::size_t>(256, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
+  auto writer = RecordWriter::open(
+      *sink, schema, std::max<std::size_t>(256, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
   if (!writer) {
     emit_error(writer.error());
     return 3;
@@ -414,12 +506,21 @@ int run_probe(const Options& options) {
   Solo team;
   Progress last{0, probe.steps(), probe.steps(), 0, probe.cells(), 0, 0, 0};
   const auto tell = [&last, began_s = now_s()] {
-    emit(JsonLine().add("event", "progress").add("done", last.steps_done).add("active", last.steps_active).add("steps", last.steps).add("decided", last.cells_decided)
-             .add("cells", last.cells).add("epoch", last.epoch).add("samples", last.samples).add("elapsed_s", now_s() - began_s));
+    emit(JsonLine()
+             .add("event", "progress")
+             .add("done", last.steps_done)
+             .add("active", last.steps_active)
+             .add("steps", last.steps)
+             .add("decided", last.cells_decided)
+             .add("cells", last.cells)
+             .add("epoch", last.epoch)
+             .add("samples", last.samples)
+             .add("elapsed_s", now_s() - began_s));
   };
   probe.while_waiting(tell);
   const Stop stop = run(
-      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
+      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed,
+      [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
       [&](const Progress& p) {
         last = p;
         tell();
@@ -430,8 +531,16 @@ int run_probe(const Options& options) {
   if (stop.reason == StopReason::failed) emit_error(stop.error);
   rusage use{};
   ::getrusage(RUSAGE_SELF, &use);
-  emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples).add("elapsed_s", stop.elapsed_s).add("dropped", stop.dropped)
-           .add("peak_rss_kib", use.ru_maxrss).add("load", load_average()).add("cpu_s", usage().cpu_s).add("programs_cpu_s", usage(RUSAGE_CHILDREN).cpu_s));
+  emit(JsonLine()
+           .add("event", "end")
+           .add("stop_reason", to_string(stop.reason))
+           .add("samples", stop.samples)
+           .add("elapsed_s", stop.elapsed_s)
+           .add("dropped", stop.dropped)
+           .add("peak_rss_kib", use.ru_maxrss)
+           .add("load", load_average())
+           .add("cpu_s", usage().cpu_s)
+           .add("programs_cpu_s", usage(RUSAGE_CHILDREN).cpu_s));
   return synced && stop.reason != StopReason::failed ? 0 : 3;
 }
 
@@ -450,20 +559,32 @@ int run_check(const Options& options) {
   for (const auto& c : options.cases) {
     std::vector<std::string> gives;
     for (const Q q : c.gives()) gives.emplace_back(quantities[static_cast<std::size_t>(q)].name);
-    emit(JsonLine().add("event", "case").add("case", c.text).add("test", name_of(c.test)).add("size", c.shown_size()).add("subscribers", c.shown_subscribers()).add("entities", c.shown_entities())
-             .add("treatment", c.shown_treatment()).add("processes", c.processes).add("quantities", gives));
+    emit(JsonLine()
+             .add("event", "case")
+             .add("case", c.text)
+             .add("test", name_of(c.test))
+             .add("size", c.shown_size())
+             .add("subscribers", c.shown_subscribers())
+             .add("entities", c.shown_entities())
+             .add("treatment", c.shown_treatment())
+             .add("processes", c.processes)
+             .add("quantities", gives));
   }
   return all ? 0 : 3;
 }
 
 int run_list(const Options& options) {
-  auto variant = options.variants.empty() ? Variant::parse("list=" + std::string(std::getenv("SONDE_BUS") ? std::getenv("SONDE_BUS") : "cyclonedds")) : Result<Variant>(options.variants.front());
+  auto variant =
+      options.variants.empty()
+          ? Variant::parse("list=" + std::string(std::getenv("SONDE_BUS") ? std::getenv("SONDE_BUS") : "cyclonedds"))
+          : Result<Variant>(options.variants.front());
   if (!variant) {
     emit_error(variant.error());
     return 2;
   }
   const bool said = options.domain_first == options.domain_last;
-  auto profile = profile_of(*variant, {.domain = said ? options.domain_first : 0, .participant = "", .peers = {}, .servers = {}});
+  auto profile =
+      profile_of(*variant, {.domain = said ? options.domain_first : 0, .participant = "", .peers = {}, .servers = {}});
   if (!profile) {
     emit_error(profile.error());
     return 2;
@@ -482,19 +603,31 @@ int run_list(const Options& options) {
   }
   for (const auto& e : (*bus)->endpoints()) {
     JsonLine one;
-    one.add("guid", e.guid.text()).add("participant", e.participant.text()).add("writes", e.writes).add("topic", e.topic).add("type", e.type).add("partitions", e.partitions)
-        .add("reliability", e.reliability == Reliability::reliable ? "reliable" : "best-effort").add("durability", e.durability == Durability::volatile_ ? "volatile" : "transient-local");
+    one.add("guid", e.guid.text())
+        .add("participant", e.participant.text())
+        .add("writes", e.writes)
+        .add("topic", e.topic)
+        .add("type", e.type)
+        .add("partitions", e.partitions)
+        .add("reliability", e.reliability == Reliability::reliable ? "reliable" : "best-effort")
+        .add("durability", e.durability == Durability::volatile_ ? "volatile" : "transient-local");
     endpoints += (endpoints.size() > 1 ? "," : "") + one.text();
   }
-  emit(JsonLine().add("domain", profile->domain).add("implementation", (*bus)->implementation()).add("version", (*bus)->version()).raw("participants", participants + "]").raw("endpoints", endpoints + "]"));
+  emit(JsonLine()
+           .add("domain", profile->domain)
+           .add("implementation", (*bus)->implementation())
+           .add("version", (*bus)->version())
+           .raw("participants", participants + "]")
+           .raw("endpoints", endpoints + "]"));
   return 0;
 }
 
 pid_t parent;
 
-/// A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere. The end of input is
-/// acted upon between visits, so that programs end in order. A parent that lives and sends it means what it says; which of the two it is
-/// shows a second later, when all threads of one that was killed are gone. Ctrl-C is a parent's word to stop, as the end of input is.
+/// A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere.
+/// The end of input is acted upon between visits, so that programs end in order. A parent that lives and sends it means
+/// what it says; which of the two it is shows a second later, when all threads of one that was killed are gone. Ctrl-C
+/// is a parent's word to stop, as the end of input is.
 void listen_to_signals() {
   parent = ::getppid();
   struct sigaction told{};
@@ -531,7 +664,8 @@ int main(int argc, char** argv) {
   }
   if (verb == "peer") return run_peer(args.size() == 2 && args[0] == "--namespace" ? args[1] : "");
   if (verb != "run" && verb != "check" && verb != "list") {
-    emit_error({"bus.bad_option", "sonde-busprobe has no '" + verb + "'", "run, list and check: see sonde-busprobe --help"});
+    emit_error(
+        {"bus.bad_option", "sonde-busprobe has no '" + verb + "'", "run, list and check: see sonde-busprobe --help"});
     return 2;
   }
   auto options = Options::parse(args, verb == "run");

@@ -28,7 +28,8 @@ class Message {
   /// size: of head and data, B.
   explicit Message(std::size_t size) : bytes_(encapsulation + std::max(size, least_sample_bytes)) {
     bytes_[1] = std::byte{1};
-    for (std::size_t k = encapsulation + least_sample_bytes; k < bytes_.size(); ++k) bytes_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
+    for (std::size_t k = encapsulation + least_sample_bytes; k < bytes_.size(); ++k)
+      bytes_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
     head_.length = static_cast<std::uint32_t>(bytes_.size() - encapsulation - least_sample_bytes);
   }
   MessageHead& head() { return head_; }

@@ -1,5 +1,6 @@
 #pragma once
-/// What is measured: variants (ways over the bus) and cases (tests with their numbers), as they are written. Any-thread.
+/// What is measured: variants (ways over the bus) and cases (tests with their numbers), as they are written.
+/// Any-thread.
 
 #include <cstdint>
 #include <map>
@@ -19,7 +20,7 @@ std::string_view name_of(DiscoveryKind kind);
 /// One that programs are spread over.
 struct Host {
   std::string name;
-  std::vector<std::string> start;             ///< words before a program that has to run there; none: it is this one
+  std::vector<std::string> start;  ///< words before a program that has to run there; none: it is this one
 };
 
 /// "shm=fastdds,transport=shared-memory": a name, and how to connect.
@@ -27,18 +28,18 @@ struct Variant {
   std::string name, implementation, options;  ///< options: what followed the implementation, as written
   Transport transport;
   Discovery discovery;
-  std::string security, identity = "probe";   ///< a folder of `sonde bus keys`, and who of those in it
+  std::string security, identity = "probe";  ///< a folder of `sonde bus keys`, and who of those in it
   double batch_s = 0, spin_s = -1;
-  std::string profile, profile_name;          ///< a file and a profile in it: instead of all of the above
+  std::string profile, profile_name;  ///< a file and a profile in it: instead of all of the above
   bool unprotected = false;
-  std::string only, without;                  ///< "latency+fanout": tests
-  std::string text;                           ///< all of it
+  std::string only, without;  ///< "latency+fanout": tests
+  std::string text;           ///< all of it
 
   /// No bus: the machine's own way from program to program.
   bool raw() const { return implementation.starts_with("raw-"); }
   /// Whether what the user made, keys or a profile, has to be right before it can be measured.
   bool brought() const { return !security.empty() || !profile.empty(); }
-  std::string transport_name() const;         ///< "udp4-multicast" where samples go by multicast
+  std::string transport_name() const;  ///< "udp4-multicast" where samples go by multicast
   /// Why the case is not measured on it; empty: it is. across: its programs are on several hosts.
   std::string excludes(const struct Case& what, bool across = false) const;
   /// Errors: bus.bad_variant.
@@ -47,13 +48,13 @@ struct Variant {
 
 struct Case {
   Test test = Test::latency;
-  std::size_t size = 64;                      ///< B of a sample, its index and times (Message) included
+  std::size_t size = 64;  ///< B of a sample, its index and times (Message) included
   std::uint32_t subscribers = 1, processes = 0, entities = 0, count = 1, clients = 1, calls = 100;
   Reliability reliability = Reliability::reliable;
-  std::vector<std::string> treatment;         ///< words
+  std::vector<std::string> treatment;  ///< words
   double pause_s = 0.05, steady_s = 1, within_s = 30, stagger_s = 0;
-  std::string pause = "50ms";                 ///< pause_s as written
-  std::string text;                           ///< as written
+  std::string pause = "50ms";  ///< pause_s as written
+  std::string text;            ///< as written
 
   bool has(std::string_view word) const;
   /// Whether what follows a program's first message is told, too.
@@ -69,8 +70,8 @@ struct Case {
 
 struct Options {
   std::string dir, rule = "ci:2%";
-  std::vector<Host> hosts;                     ///< none: this one alone
-  std::vector<std::string> interfaces;         ///< by which they reach each other; none: where the way to the others leads
+  std::vector<Host> hosts;              ///< none: this one alone
+  std::vector<std::string> interfaces;  ///< by which they reach each other; none: where the way to the others leads
   std::vector<Variant> variants;
   std::vector<Case> cases;
   std::uint64_t seed = 1, cap = 100000, cap_bytes = 0;

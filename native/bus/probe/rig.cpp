@@ -25,8 +25,15 @@ std::uint32_t Domains::take(const std::vector<std::uint32_t>& own) {
   return first_;
 }
 
-Rig::Rig(const Options& options, const Variant& variant, const Known& known, const std::vector<Reached>& reached, Domains& domains, Foreman& foreman)
-    : options_(options), variant_(variant), known_(known), reached_(reached), domains_(domains), foreman_(foreman), domains_used_{domains.take()} {
+Rig::Rig(const Options& options, const Variant& variant, const Known& known, const std::vector<Reached>& reached,
+         Domains& domains, Foreman& foreman)
+    : options_(options),
+      variant_(variant),
+      known_(known),
+      reached_(reached),
+      domains_(domains),
+      foreman_(foreman),
+      domains_used_{domains.take()} {
   static std::uint32_t made = 0;
   topic_ = "sonde_probe_" + std::to_string(::getpid()) + "_" + std::to_string(++made);
 }
@@ -66,7 +73,8 @@ std::vector<Program*> Rig::counters() const {
   std::vector<Program*> found;
   std::set<std::size_t> seen;
   for (const auto& p : programs_)
-    if (const auto k = host_of(*p); seen.insert(k).second && (reached_.empty() || !reached_[k].again)) found.push_back(p.get());
+    if (const auto k = host_of(*p); seen.insert(k).second && (reached_.empty() || !reached_[k].again))
+      found.push_back(p.get());
   return found;
 }
 
@@ -95,7 +103,8 @@ Result<void> Rig::serve() {
   auto port = foreman_.ask(*programs_.back(), Talk("port"));
   if (!port) return port.error();
   server_ = (reached_.empty() ? "127.0.0.1" : reached_.front().address) + ":" + port->text("port");
-  auto opened = foreman_.ask(*programs_.back(), told(Talk("open"), *programs_.back()).with("id", "server").with("serve", true));
+  auto opened =
+      foreman_.ask(*programs_.back(), told(Talk("open"), *programs_.back()).with("id", "server").with("serve", true));
   if (!opened) return opened.error();
   return {};
 }
@@ -126,14 +135,21 @@ Result<void> Rig::open(const std::vector<End>& ends, std::uint32_t domain) {
 
 Talk Rig::end(const char* verb, const End& end, const Channel& how, const std::string& partition) const {
   Talk talk(verb);
-  talk.with("id", end.id).with("at", end.place).with("topic", how.topic).with("best_effort", how.best_effort).with("keep_all", how.keep_all);
+  talk.with("id", end.id)
+      .with("at", end.place)
+      .with("topic", how.topic)
+      .with("best_effort", how.best_effort)
+      .with("keep_all", how.keep_all);
   if (!partition.empty()) talk.with("partitions", std::vector<std::string>{partition});
   return talk;
 }
 
 Result<void> Rig::match(const End& sender, const std::vector<End>& receivers) {
-  std::vector<Foreman::Order> orders{{sender.program, Talk("matched").with("id", sender.id).with("n", receivers.size()).with("within_s", found_within_s)}};
-  for (const auto& r : receivers) orders.push_back({r.program, Talk("matched").with("id", r.id).with("n", 1).with("within_s", found_within_s)});
+  std::vector<Foreman::Order> orders{
+      {sender.program,
+       Talk("matched").with("id", sender.id).with("n", receivers.size()).with("within_s", found_within_s)}};
+  for (const auto& r : receivers)
+    orders.push_back({r.program, Talk("matched").with("id", r.id).with("n", 1).with("within_s", found_within_s)});
   auto found = foreman_.ask(orders, 2 * found_within_s);
   if (!found) return found.error();
   return {};
@@ -158,7 +174,9 @@ Result<void> Rig::channel(const End& sender, const std::vector<End>& receivers, 
 Result<void> Rig::sender_for(const End& sender, std::size_t receivers, const Channel& how) {
   auto made = foreman_.ask(*sender.program, end("sender", sender, how, how.to_partition));
   if (!made) return made.error();
-  auto found = foreman_.ask(*sender.program, Talk("matched").with("id", sender.id).with("n", receivers).with("within_s", found_within_s), 2 * found_within_s);
+  auto found = foreman_.ask(*sender.program,
+                            Talk("matched").with("id", sender.id).with("n", receivers).with("within_s", found_within_s),
+                            2 * found_within_s);
   if (!found) return found.error();
   return {};
 }

@@ -115,7 +115,8 @@ std::optional<Talk> Talk::parse(std::string_view line) {
     }
     const auto eq = word.find('=');
     std::string key, value;
-    if (eq == std::string_view::npos || !unescape(word.substr(0, eq), key) || !unescape(word.substr(eq + 1), value)) return std::nullopt;
+    if (eq == std::string_view::npos || !unescape(word.substr(0, eq), key) || !unescape(word.substr(eq + 1), value))
+      return std::nullopt;
     talk.values_.insert_or_assign(std::move(key), std::move(value));
   }
   return talk;

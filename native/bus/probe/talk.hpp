@@ -1,6 +1,7 @@
 #pragma once
-/// How the programs of a measurement are told what to do: one line a command, one line an answer, on standard input and output, so that
-/// a program behind a launcher is spoken with as one of this host. Never while something is timed. Any-thread but for LineReader.
+/// How the programs of a measurement are told what to do: one line a command, one line an answer, on standard input and
+/// output, so that a program behind a launcher is spoken with as one of this host. Never while something is timed.
+/// Any-thread but for LineReader.
 
 #include <cmath>
 #include <map>
@@ -26,30 +27,32 @@ class Talk {
     values_.insert_or_assign(std::string(key), std::string(value));
     return *this;
   }
-  template <typename T> requires std::is_arithmetic_v<T>
+  template <typename T>
+    requires std::is_arithmetic_v<T>
   Talk& with(std::string_view key, T value) {
     if constexpr (std::is_same_v<T, bool>) return with(key, std::string_view(value ? "1" : "0"));
     else if constexpr (std::is_integral_v<T>) return with(key, std::string_view(std::to_string(value)));
     else return with(key, std::vector<double>{static_cast<double>(value)});
   }
   Talk& with(std::string_view key, const std::vector<double>& values);
-  Talk& with(std::string_view key, const std::vector<std::string>& words);   ///< that hold no ','
+  Talk& with(std::string_view key, const std::vector<std::string>& words);  ///< that hold no ','
 
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
-  const std::string& text(std::string_view key) const;                       ///< "" where there is none
+  const std::string& text(std::string_view key) const;  ///< "" where there is none
   /// `fallback` where there is none, or it is no number.
-  template <typename T>
-  T number(std::string_view key, T fallback = {}) const {
+  template <typename T> T number(std::string_view key, T fallback = {}) const {
     T value{};
     return sonde::number(std::string_view(text(key)), value) ? value : fallback;
   }
   std::vector<double> numbers(std::string_view key) const;
   std::vector<std::string> words(std::string_view key) const;
 
-  std::string line() const;                                                  ///< with its end
-  static std::optional<Talk> parse(std::string_view line);                   ///< without
+  std::string line() const;                                 ///< with its end
+  static std::optional<Talk> parse(std::string_view line);  ///< without
   static Talk ok() { return Talk("ok"); }
-  static Talk failed(const Error& e) { return std::move(Talk("error").with("code", e.code).with("what", e.what).with("hint", e.hint)); }
+  static Talk failed(const Error& e) {
+    return std::move(Talk("error").with("code", e.code).with("what", e.what).with("hint", e.hint));
+  }
   std::optional<Error> error() const;
 
  private:

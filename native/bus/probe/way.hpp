@@ -1,5 +1,6 @@
 #pragma once
-/// A way from program to program: an endpoint of the bus, or of a limit of the machine. What is measured is written against this alone.
+/// A way from program to program: an endpoint of the bus, or of a limit of the machine. What is measured is written
+/// against this alone.
 
 #include <functional>
 #include <memory>
@@ -43,7 +44,7 @@ class Receiver {
 struct EndOptions {
   std::string topic;
   bool best_effort = false;
-  bool keep_all = false;                 ///< else the last 64, as the library's default
+  bool keep_all = false;  ///< else the last 64, as the library's default
   std::vector<std::string> partitions;
 };
 
@@ -53,11 +54,11 @@ class Place {
   virtual ~Place() = default;
   virtual Result<std::unique_ptr<Sender>> sender(const EndOptions& options) = 0;
   virtual Result<std::unique_ptr<Receiver>> receiver(const EndOptions& options) = 0;
-  virtual std::shared_ptr<Bus> bus() { return nullptr; }   ///< null: of a limit of the machine
+  virtual std::shared_ptr<Bus> bus() { return nullptr; }  ///< null: of a limit of the machine
 };
 
 struct PlaceOptions {
-  std::uint32_t domain = 0;              ///< where the variant's profile says none
+  std::uint32_t domain = 0;  ///< where the variant's profile says none
   std::string participant;
   std::vector<std::string> peers, servers;
   bool serve = false;

@@ -21,7 +21,8 @@ class BusSender final : public Sender {
 
 class BusReceiver final : public Receiver {
  public:
-  BusReceiver(std::unique_ptr<Reader> reader, std::unique_ptr<Waiter> waiter) : reader_(std::move(reader)), waiter_(std::move(waiter)) {}
+  BusReceiver(std::unique_ptr<Reader> reader, std::unique_ptr<Waiter> waiter)
+      : reader_(std::move(reader)), waiter_(std::move(waiter)) {}
   ~BusReceiver() override { waiter_->detach(*reader_); }
 
   std::size_t receive(const Taker& taker, Deadline deadline) override {
@@ -80,18 +81,20 @@ class BusPlace final : public Place {
 
 std::string quoted(const std::string& text) {
   std::string out;
-  for (const char ch : text) out += ch == '&' ? "&amp;" : ch == '<' ? "&lt;" : ch == '"' ? "&quot;" : std::string(1, ch);
+  for (const char ch : text)
+    out += ch == '&' ? "&amp;" : ch == '<' ? "&lt;" : ch == '"' ? "&quot;" : std::string(1, ch);
   return '"' + out + '"';
 }
 
 }  // namespace
 
 TypePtr message_type() {
-  static const TypePtr type = structure("sonde::bus::probe::Message", {{"index", primitive(Kind::uint64), false, ""},
-                                                                      {"sent", primitive(Kind::int64), false, "ns"},
-                                                                      {"received", primitive(Kind::int64), false, "ns"},
-                                                                      {"burst", primitive(Kind::uint32), false, ""},
-                                                                      {"data", sequence_of(primitive(Kind::octet)), false, ""}});
+  static const TypePtr type =
+      structure("sonde::bus::probe::Message", {{"index", primitive(Kind::uint64), false, ""},
+                                               {"sent", primitive(Kind::int64), false, "ns"},
+                                               {"received", primitive(Kind::int64), false, "ns"},
+                                               {"burst", primitive(Kind::uint32), false, ""},
+                                               {"data", sequence_of(primitive(Kind::octet)), false, ""}});
   return type;
 }
 
@@ -104,7 +107,9 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
   } else {
     if (!variant.security.empty()) {
       // By the schema of profiles, which knows what the files of a folder are called.
-      auto parsed = parse_profile("<sonde-bus version=\"1\"><profile name=\"probe\"><security folder=" + quoted(variant.security) + " identity=" + quoted(variant.identity) + "/></profile></sonde-bus>");
+      auto parsed = parse_profile(
+          "<sonde-bus version=\"1\"><profile name=\"probe\"><security folder=" + quoted(variant.security) +
+          " identity=" + quoted(variant.identity) + "/></profile></sonde-bus>");
       if (!parsed) return parsed.error();
       profile = std::move(*parsed);
     }
@@ -114,7 +119,8 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
     profile.spin_s = variant.spin_s;
     profile.domain = options.domain;
     if (profile.transport.interfaces.empty() && profile.transport.kind != TransportKind::shared_memory)
-      profile.transport.interfaces = profile.transport.kind == TransportKind::udp6 ? options.interfaces : options.addresses;
+      profile.transport.interfaces =
+          profile.transport.kind == TransportKind::udp6 ? options.interfaces : options.addresses;
   }
   profile.name = "probe";
   if (!options.peers.empty()) profile.discovery.peers = options.peers;

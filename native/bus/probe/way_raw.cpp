@@ -1,4 +1,5 @@
-// The limits of the machine: a datagram, a byte stream, a ring in shared memory. Whoever waits sleeps in the kernel, as the bus's readers do.
+// The limits of the machine: a datagram, a byte stream, a ring in shared memory. Whoever waits sleeps in the kernel, as
+// the bus's readers do.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -48,7 +49,8 @@ Result<sockaddr_in> parse_place(const std::string& text) {
   at.sin_family = AF_INET;
   const auto colon = text.rfind(':');
   std::uint16_t port = 0;
-  if (colon == std::string::npos || !number(std::string_view(text).substr(colon + 1), port) || ::inet_pton(AF_INET, text.substr(0, colon).c_str(), &at.sin_addr) != 1)
+  if (colon == std::string::npos || !number(std::string_view(text).substr(colon + 1), port) ||
+      ::inet_pton(AF_INET, text.substr(0, colon).c_str(), &at.sin_addr) != 1)
     return Error{"bus.failed", "'" + text + "' is no address of IPv4 with a port", ""};
   at.sin_port = htons(port);
   return at;
@@ -71,7 +73,8 @@ std::string text_of(const sockaddr_in& at) {
 void set_buffers(int fd, const Variant& v) {
   const auto set = [fd](int plain, int forced, std::uint64_t bytes) {
     const int value = static_cast<int>(bytes);
-    if (bytes && ::setsockopt(fd, SOL_SOCKET, forced, &value, sizeof value) != 0) ::setsockopt(fd, SOL_SOCKET, plain, &value, sizeof value);
+    if (bytes && ::setsockopt(fd, SOL_SOCKET, forced, &value, sizeof value) != 0)
+      ::setsockopt(fd, SOL_SOCKET, plain, &value, sizeof value);
   };
   set(SO_RCVBUF, SO_RCVBUFFORCE, v.transport.receive_buffer_bytes);
   set(SO_SNDBUF, SO_SNDBUFFORCE, v.transport.send_buffer_bytes);
@@ -97,7 +100,9 @@ class Patience {
 
 class UdpSender final : public Sender {
  public:
-  explicit UdpSender(const Variant& v) : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) { set_buffers(fd_.get(), v); }
+  explicit UdpSender(const Variant& v) : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    set_buffers(fd_.get(), v);
+  }
   Result<void> connect(const std::vector<std::string>& addresses) override {
     for (const auto& a : addresses) {
       auto to = parse_place(a);
@@ -109,7 +114,8 @@ class UdpSender final : public Sender {
   Result<void> write(Message& message) override {
     const Bytes body = message.body();
     for (const auto& to : to_)
-      if (::sendto(fd_.get(), body.data(), body.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0) return system_error("sendto()");
+      if (::sendto(fd_.get(), body.data(), body.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0)
+        return system_error("sendto()");
     return {};
   }
 
@@ -163,7 +169,8 @@ class TcpSender final : public Sender {
       ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       const auto to = parse_place(a);
       if (!to) return to.error();
-      if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*to), sizeof *to) != 0) return system_error("connect()");
+      if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*to), sizeof *to) != 0)
+        return system_error("connect()");
       to_.push_back(std::move(fd));
     }
     return {};
@@ -269,11 +276,11 @@ class TcpReceiver final : public Receiver {
 
 struct Ring {
   static constexpr std::uint64_t capacity = 8u << 20;
-  alignas(64) std::atomic<std::uint64_t> head;      ///< bytes ever written
-  std::atomic<std::uint32_t> filled;                ///< changes when something was written, the reader sleeps on it
+  alignas(64) std::atomic<std::uint64_t> head;  ///< bytes ever written
+  std::atomic<std::uint32_t> filled;            ///< changes when something was written, the reader sleeps on it
   std::atomic<std::uint32_t> reader_sleeps;
-  alignas(64) std::atomic<std::uint64_t> tail;      ///< bytes ever read
-  std::atomic<std::uint32_t> emptied;               ///< likewise the writer
+  alignas(64) std::atomic<std::uint64_t> tail;  ///< bytes ever read
+  std::atomic<std::uint32_t> emptied;           ///< likewise the writer
   std::atomic<std::uint32_t> writer_sleeps;
   alignas(64) std::byte data[capacity];
 };
@@ -282,7 +289,9 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int left_
   const timespec most{left_ms / 1000, left_ms % 1000 * 1'000'000L};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, left_ms < 0 ? nullptr : &most, nullptr, 0);
 }
-void futex_wake(std::atomic<std::uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+void futex_wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
 
 class SharedRing {
  public:
@@ -327,7 +336,8 @@ class ShmSender final : public Sender {
     const Bytes body = message.body();
     const auto length = static_cast<std::uint64_t>(body.size());
     const std::uint64_t needs = sizeof length + padded(length);
-    if (needs > Ring::capacity) return Error{"bus.failed", "the ring holds no message of " + std::to_string(length) + " B", ""};
+    if (needs > Ring::capacity)
+      return Error{"bus.failed", "the ring holds no message of " + std::to_string(length) + " B", ""};
     const Deadline deadline = Deadline::in_s(1);
     for (const auto& to : to_) {
       Ring& ring = **to;
@@ -374,9 +384,11 @@ class ShmReceiver final : public Receiver {
   std::size_t look(const Taker& taker) override {
     Ring& ring = **ring_;
     std::size_t n = 0;
-    for (std::uint64_t tail = ring.tail.load(std::memory_order_relaxed); ring.head.load(std::memory_order_acquire) != tail; ++n) {
+    for (std::uint64_t tail = ring.tail.load(std::memory_order_relaxed);
+         ring.head.load(std::memory_order_acquire) != tail; ++n) {
       std::uint64_t length = 0;
-      std::memcpy(&length, ring.data + tail % Ring::capacity, sizeof length);  // never divided: all begin at multiples of 8
+      std::memcpy(&length, ring.data + tail % Ring::capacity,
+                  sizeof length);  // never divided: all begin at multiples of 8
       const std::uint64_t place = (tail + sizeof length) % Ring::capacity;
       if (length > Ring::capacity) break;
       if (place + length <= Ring::capacity) {
@@ -409,7 +421,8 @@ class ShmReceiver final : public Receiver {
 
 class RawPlace final : public Place {
  public:
-  RawPlace(const Variant& v, const PlaceOptions& options) : variant_(v), at_(options.addresses.empty() ? "127.0.0.1" : options.addresses.front()) {}
+  RawPlace(const Variant& v, const PlaceOptions& options)
+      : variant_(v), at_(options.addresses.empty() ? "127.0.0.1" : options.addresses.front()) {}
   Result<std::unique_ptr<Sender>> sender(const EndOptions&) override {
     if (variant_.implementation == "raw-udp") return std::unique_ptr<Sender>(std::make_unique<UdpSender>(variant_));
     if (variant_.implementation == "raw-tcp") return std::unique_ptr<Sender>(std::make_unique<TcpSender>(variant_));
@@ -427,7 +440,9 @@ class RawPlace final : public Place {
     if (!place) return place.error();
     const sockaddr_in at = *place;
     set_buffers(fd.get(), variant_);
-    if (!fd.open() || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || (!udp && ::listen(fd.get(), 8) != 0)) return system_error("bind()");
+    if (!fd.open() || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
+        (!udp && ::listen(fd.get(), 8) != 0))
+      return system_error("bind()");
     if (udp) return std::unique_ptr<Receiver>(std::make_unique<UdpReceiver>(std::move(fd)));
     return std::unique_ptr<Receiver>(std::make_unique<TcpReceiver>(std::move(fd), variant_));
   }
@@ -439,6 +454,8 @@ class RawPlace final : public Place {
 
 }  // namespace
 
-std::unique_ptr<Place> open_raw(const Variant& variant, const PlaceOptions& options) { return std::make_unique<RawPlace>(variant, options); }
+std::unique_ptr<Place> open_raw(const Variant& variant, const PlaceOptions& options) {
+  return std::make_unique<RawPlace>(variant, options);
+}
 
 }  // namespace sonde::bus::probe

@@ -17,7 +17,8 @@ const RuleInfo ci_info{
      {"level", "share", "confidence of the interval", 0.95, 0.5, 0.9999},
      {"first", "int", "epochs before the first peek", 20, 8, 100000},
      {"growth", "float", "epochs at a peek over epochs at the last", 1.15, 1.01, 10},
-     {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001, 0.5},
+     {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001,
+      0.5},
      {"drift", "share", "chance of a false alarm at a peek, of the test for drift", stats::false_alarm, 0, 0.5},
      {"patience", "int", "peeks in a row that must find no steady level before drift is final", 5, 1, 100}},
 };
@@ -71,14 +72,15 @@ class Ci final : public RuleBase {
     const std::vector<double> shares = view.shares_below(found.median);
     const double p = stats::drift_p(shares);
     if (p < alarm_) {
-      say("level changed " + epochs_before(view, stats::drift_at(shares)) + " epochs before the end of " + epochs() + ", p " +
-          number(p, 2));
+      say("level changed " + epochs_before(view, stats::drift_at(shares)) + " epochs before the end of " + epochs() +
+          ", p " + number(p, 2));
       return ++drifting_ >= patience_ ? Decision::drift : Decision::proceed;
     }
     drifting_ = 0;
 
     const double half_width = (found.high - found.low) / 2;
-    say("half-width " + (found.median != 0 ? percent(half_width / std::fabs(found.median)) : number(half_width) + " s") +
+    say("half-width " +
+        (found.median != 0 ? percent(half_width / std::fabs(found.median)) : number(half_width) + " s") +
         " of the median after " + epochs() +
         (skipped ? ", the first " + std::to_string(skipped) + " samples left out as warm-up" : ""));
     // A median of 0 is known to any precision when its interval is a point, else to none.

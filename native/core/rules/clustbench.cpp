@@ -70,7 +70,8 @@ class Clustbench final : public RuleBase {
       const std::string after = " after " + std::to_string(series_.size()) + " samples";
       if (series_.size() % every_ == 0) {
         const double likeness = compare();
-        say(std::isnan(likeness) ? "windows cannot be compared" + after : "likeness of windows " + number(likeness) + after);
+        say(std::isnan(likeness) ? "windows cannot be compared" + after
+                                 : "likeness of windows " + number(likeness) + after);
         if (likeness > criterion_) {
           stop_at(i);
           return Decision::converged;

@@ -21,7 +21,8 @@ const RuleInfo entropy_info{
 
 namespace {
 
-using Bin = std::pair<int, long>;  // sign, and logarithm of the size over the width; {0, 0}: a clock that did not advance
+using Bin =
+    std::pair<int, long>;  // sign, and logarithm of the size over the width; {0, 0}: a clock that did not advance
 
 constexpr std::size_t most_bins = 2048;
 

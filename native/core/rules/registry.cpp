@@ -23,9 +23,7 @@ constexpr std::array entries{
     Entry{&rules::clustbench_modified_info, rules::make_clustbench_modified},
 };
 
-Error bad_rule(std::string what, std::string hint) {
-  return {"core.bad_rule", std::move(what), std::move(hint)};
-}
+Error bad_rule(std::string what, std::string hint) { return {"core.bad_rule", std::move(what), std::move(hint)}; }
 
 std::string shown(const rules::Options::mapped_type value, const RuleOption& option) {
   return option.type == "share" ? rules::number(100 * value, 6) + "%" : rules::number(value, 12);
@@ -56,8 +54,10 @@ Result<double> parse_value(const RuleInfo& info, const RuleOption& option, std::
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   const bool number = code == std::errc() && end == digits.data() + digits.size() && std::isfinite(value);
   if (!number || (hundredth && option.type != "share")) {
-    return bad_rule("rule " + given + ": not " + (option.type == "share" ? "a share such as 1% or 0.01" :
-                    option.type == "int" ? "a whole number" : "a number"),
+    return bad_rule("rule " + given + ": not " +
+                        (option.type == "share" ? "a share such as 1% or 0.01"
+                         : option.type == "int" ? "a whole number"
+                                                : "a number"),
                     "for example " + usage(info));
   }
   if (hundredth) value /= 100;
@@ -65,8 +65,9 @@ Result<double> parse_value(const RuleInfo& info, const RuleOption& option, std::
     return bad_rule("rule " + given + ": not a whole number", "for example " + usage(info));
   }
   if (value < option.least || value > option.most) {
-    return bad_rule("rule " + given + ": " + option.name + " must be from " + shown(option.least, option) +
-                    " to " + shown(option.most, option), "for example " + usage(info));
+    return bad_rule("rule " + given + ": " + option.name + " must be from " + shown(option.least, option) + " to " +
+                        shown(option.most, option),
+                    "for example " + usage(info));
   }
   return value;
 }
@@ -89,8 +90,9 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
   if (entry == entries.end()) {
     std::vector<std::string> names;
     for (const RuleInfo& info : rule_list()) names.push_back(info.name);
-    return bad_rule("no stopping rule is called '" + std::string(name) + "'" + nearest(name, names) +
-                    "; there are " + joined(names), "for example --rule ci:1%");
+    return bad_rule("no stopping rule is called '" + std::string(name) + "'" + nearest(name, names) + "; there are " +
+                        joined(names),
+                    "for example --rule ci:1%");
   }
 
   const RuleInfo& info = *entry->info;
@@ -114,13 +116,15 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
       key = info.options.front().name;
     } else {
       return bad_rule("rule " + std::string(spec) + ": '" + std::string(item) + "' is not of the form option=value; " +
-                      info.name + " takes " + joined(names), "for example " + usage(info));
+                          info.name + " takes " + joined(names),
+                      "for example " + usage(info));
     }
-    const auto option = std::find_if(info.options.begin(), info.options.end(),
-                                     [&](const RuleOption& o) { return o.name == key; });
+    const auto option =
+        std::find_if(info.options.begin(), info.options.end(), [&](const RuleOption& o) { return o.name == key; });
     if (option == info.options.end()) {
-      return bad_rule("rule " + info.name + " has no option '" + key + "'" + nearest(key, names) + "; it has " +
-                      joined(names), "for example " + usage(info));
+      return bad_rule(
+          "rule " + info.name + " has no option '" + key + "'" + nearest(key, names) + "; it has " + joined(names),
+          "for example " + usage(info));
     }
     if (std::find(given.begin(), given.end(), key) != given.end()) {
       return bad_rule("rule " + std::string(spec) + ": " + key + " is given twice", "for example " + usage(info));
@@ -132,7 +136,8 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
     if (comma == rest.npos) break;
     rest = rest.substr(comma + 1);
   }
-  if (context.cap == 0) return bad_rule("rule " + std::string(spec) + ": a cap of 0 samples", "give a cap of at least 1");
+  if (context.cap == 0)
+    return bad_rule("rule " + std::string(spec) + ": a cap of 0 samples", "give a cap of at least 1");
   return entry->make(options, context);
 }
 

@@ -41,7 +41,8 @@ Decision RuleBase::add(std::span<const double> epoch) {
   if (answer != Decision::proceed && used_ < context_.min_samples) answer = Decision::proceed;
   if (answer == Decision::proceed && used_ >= context_.cap) {
     answer = at_cap();
-    if (answer == Decision::proceed || (answer == Decision::converged && used_ < context_.min_samples)) answer = Decision::cap;
+    if (answer == Decision::proceed || (answer == Decision::converged && used_ < context_.min_samples))
+      answer = Decision::cap;
     if (answer == Decision::cap) {
       why_ = "cap of " + std::to_string(context_.cap) + " samples reached: " + why_;
     }

@@ -48,8 +48,8 @@ class EpochSketch {
 
   Random random_;
   std::uint64_t epochs_ = 0, samples_ = 0;
-  std::uint32_t level_ = 0;     // of full batches; a block of level l holds 2^l epochs
-  std::vector<Block> blocks_;   // in order of time, levels never rising
+  std::uint32_t level_ = 0;    // of full batches; a block of level l holds 2^l epochs
+  std::vector<Block> blocks_;  // in order of time, levels never rising
 };
 
 }  // namespace sonde::rules

@@ -14,13 +14,15 @@ namespace sonde::rules {
 
 const RuleInfo spectral_info{
     "spectral",
-    "stops when the averaged spectrum of log delays and, apart from it, their level differ between halves of the epochs "
+    "stops when the averaged spectrum of log delays and, apart from it, their level differ between halves of the "
+    "epochs "
     "by no more than asked, with chance allowed for",
     "Welch, IEEE Trans. Audio Electroacoustics 15, 1967, 70-73; the distance is Bartlett's (1955) between normalised "
     "cumulative spectra; docs/explain/stopping-rules.md",
     {{"distance", "share", "largest difference of the cumulative spectra that is still alike", 0.1, 1e-4, 1},
      {"level", "share", "largest relative difference of the levels of two halves", 0.1, 1e-6, 1},
-     {"window", "int", "samples in a segment; epochs shorter than two segments are compared by level alone", 16, 4, 4096},
+     {"window", "int", "samples in a segment; epochs shorter than two segments are compared by level alone", 16, 4,
+      4096},
      {"first", "int", "epochs before the first peek", 12, 8, 100000},
      {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
      {"hold", "int", "peeks in a row that must find them alike", 2, 1, 100},
@@ -198,8 +200,8 @@ class Spectral final : public RuleBase {
     const double p_level = (1.0 + level_above) / (permutations + 1);
     if (std::min(p_spectrum, p_level) <= alarm_ / 2) {  // two tests share the alarm
       alike_ = 0;
-      say(std::string(p_level <= p_spectrum ? "level" : "spectrum") + " differs between the first and the second half, p " +
-          number(std::min(p_spectrum, p_level), 2) + after);
+      say(std::string(p_level <= p_spectrum ? "level" : "spectrum") +
+          " differs between the first and the second half, p " + number(std::min(p_spectrum, p_level), 2) + after);
       return ++apart_ >= patience_ ? Decision::drift : Decision::proceed;
     }
     apart_ = 0;
@@ -214,8 +216,7 @@ class Spectral final : public RuleBase {
   }
 
   std::size_t held_bytes() const override {
-    return sizeof(Spectral) - sizeof(RuleBase) +
-           batches_.capacity() * (sizeof(Batch) + window_ / 2 * sizeof(double));
+    return sizeof(Spectral) - sizeof(RuleBase) + batches_.capacity() * (sizeof(Batch) + window_ / 2 * sizeof(double));
   }
 
   double distance_, level_, alarm_, scale_ = 0;

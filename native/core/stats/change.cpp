@@ -70,8 +70,8 @@ std::vector<ChangePoint> change_points(std::span<const double> x, double alpha, 
   return found;
 }
 
-std::vector<ChangePoint> change_points(std::span<const double> x, std::span<const std::int32_t> epoch,
-                                       double alpha, std::size_t min_segment) {
+std::vector<ChangePoint> change_points(std::span<const double> x, std::span<const std::int32_t> epoch, double alpha,
+                                       std::size_t min_segment) {
   const Epochs epochs(x, epoch);
   std::vector<double> medians(epochs.size());
   for (std::size_t k = 0; k < medians.size(); ++k) medians[k] = median(epochs[k]);

@@ -27,7 +27,7 @@ std::vector<ChangePoint> change_points(std::span<const double> x, double alpha, 
 
 /// The same from the medians of epochs in ascending order of epoch number; `index` is the first sample of the
 /// first epoch at the new level and min_segment counts epochs. Samples with a negative epoch are left out.
-std::vector<ChangePoint> change_points(std::span<const double> x, std::span<const std::int32_t> epoch,
-                                       double alpha, std::size_t min_segment);
+std::vector<ChangePoint> change_points(std::span<const double> x, std::span<const std::int32_t> epoch, double alpha,
+                                       std::size_t min_segment);
 
 }  // namespace sonde::stats

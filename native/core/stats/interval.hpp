@@ -40,8 +40,8 @@ Interval mean_ci(std::span<const double> x, double level);
 /// right for dependence within an epoch and for regimes that come and go from one epoch to another. It holds
 /// those values m for which the share of samples up to m does not differ from p by Student's t over epochs: the
 /// interval of Woodruff (J. Amer. Statist. Assoc. 47, 1952, 635-646) with epochs as clusters, inverted point by
-/// point. At p = 1/2 it is that of pooled_median. x and epoch have the same length; samples with a negative epoch are left out. Needs 6 epochs, and
-/// samples enough that the quantile is not beyond them.
+/// point. At p = 1/2 it is that of pooled_median. x and epoch have the same length; samples with a negative epoch are
+/// left out. Needs 6 epochs, and samples enough that the quantile is not beyond them.
 ///
 /// Coverage of 95 % intervals in simulation, epochs of 50: median, 6 to 60 epochs, 0.93 to 0.96 for iid, AR(0.9)
 /// and a random level per epoch; two regimes need 10 epochs (0.87 with 6). p = 0.95 and 0.99: 0.93 to 0.98. Ties

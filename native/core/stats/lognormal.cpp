@@ -29,7 +29,8 @@ struct Score {
   double z, tail, density;
 
   explicit Score(double z)
-      : z(z), tail(0.5 * std::erfc(std::abs(z) / std::numbers::sqrt2)),
+      : z(z),
+        tail(0.5 * std::erfc(std::abs(z) / std::numbers::sqrt2)),
         density(std::isinf(z) ? 0 : std::exp(-0.5 * z * z) / root_two_pi) {}
 };
 
@@ -119,8 +120,8 @@ Grouped group(std::span<const double> sorted) {
 }
 
 /// Location and scale of log(x - shift) for a given shift, by Newton. In b = 1/sigma and a = (mu - centre)/sigma
-/// the log-likelihood of grouped normal data is concave (Burridge, J. R. Statist. Soc. B 43, 1981, 41-45), so there is one
-/// maximum and any ascent finds it.
+/// the log-likelihood of grouped normal data is concave (Burridge, J. R. Statist. Soc. B 43, 1981, 41-45), so there is
+/// one maximum and any ascent finds it.
 class Profile {
  public:
   explicit Profile(const Grouped& g) : g_(g), log_(g.bound.size()) {}

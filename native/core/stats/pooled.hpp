@@ -49,9 +49,9 @@ Batches batches_of(const Epochs& epochs);
 
 struct PooledMedian {
   double median;
-  double low, high;    ///< {NaN, NaN} with fewer than 2 batches
-  double dependence;   ///< by what factor neighbouring batches' likeness changes the variance of the mean share
-  std::size_t batches; ///< groups of consecutive epochs the interval rests on
+  double low, high;     ///< {NaN, NaN} with fewer than 2 batches
+  double dependence;    ///< by what factor neighbouring batches' likeness changes the variance of the mean share
+  std::size_t batches;  ///< groups of consecutive epochs the interval rests on
 };
 
 /// Median and interval. No samples or a NaN: all NaN.

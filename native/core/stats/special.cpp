@@ -16,10 +16,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// log(n!) minus Stirling's formula for it, real n >= 0. std::lgamma writes a global, so small n go through tgamma.
 double stirling_error(double n) {
   if (n == 0) return infinity;
-  if (n <= 16)
-    return std::log(std::tgamma(n + 1)) - (n + 0.5) * std::log(n) + n - 0.5 * std::log(2 * std::numbers::pi);
+  if (n <= 16) return std::log(std::tgamma(n + 1)) - (n + 0.5) * std::log(n) + n - 0.5 * std::log(2 * std::numbers::pi);
   // Bernoulli numbers B_2k / (2k (2k - 1)), DLMF 5.11.1; six terms leave less than 1e-17 above 16.
-  constexpr std::array<double, 7> term{1.0 / 12,     -1.0 / 360,     1.0 / 1260, -1.0 / 1680,
+  constexpr std::array<double, 7> term{1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                                        1.0 / 1188, -691.0 / 360360, 1.0 / 156};
   const double inverse = 1 / n, square = inverse * inverse;
   double sum = 0;
@@ -51,8 +50,8 @@ double binomial_density(double x, double y, double p, double q) {
   if (x == 0) return std::exp(n * (p < 0.5 ? std::log1p(-p) : std::log(q)));
   if (y == 0) return std::exp(n * (q < 0.5 ? std::log1p(-q) : std::log(p)));
   const double d = x * q - y * p;  // x - n p
-  const double log_ratio = stirling_error(n) - stirling_error(x) - stirling_error(y) - deviance(x, n * p, d) -
-                           deviance(y, n * q, -d);
+  const double log_ratio =
+      stirling_error(n) - stirling_error(x) - stirling_error(y) - deviance(x, n * p, d) - deviance(y, n * q, -d);
   return std::exp(log_ratio) * std::sqrt(n / (2 * std::numbers::pi * x * y));
 }
 
@@ -77,9 +76,7 @@ double beta_fraction(double a, double b, double x) {
 }
 
 /// x^a y^b / B(a, b), x + y = 1, through the binomial density at a of a + b.
-double beta_front(double a, double b, double x, double y) {
-  return binomial_density(a, b, x, y) * (a * (b / (a + b)));
-}
+double beta_front(double a, double b, double x, double y) { return binomial_density(a, b, x, y) * (a * (b / (a + b))); }
 
 /// I_x(a, b) with 1 - x given too, so that neither end loses digits.
 double incomplete_beta(double a, double b, double x, double y) {
@@ -103,8 +100,7 @@ double normal_quantile(double p) {
   // tail beyond the median is mirrored so that the cdf keeps its digits.
   const double tail = p < 0.5 ? p : 1 - p;
   const double t = std::sqrt(-2 * std::log(tail));
-  double z = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) /
-                       (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));
+  double z = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));
   for (int k = 0; k < 3; ++k) {
     const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
     if (density == 0) break;  // below 1e-308 the start is all there is

@@ -150,10 +150,8 @@ void sliding_amplitude(std::span<const double> x, std::size_t window, std::span<
   if (out.size() != rows * columns) return;
   SlidingDft dft(window);
   for (std::size_t row = 0; row < rows; ++row) {
-    if (row % window == 0)
-      dft.restart(x.subspan(row, window));
-    else
-      dft.slide(x[row - 1], x[row + window - 1]);
+    if (row % window == 0) dft.restart(x.subspan(row, window));
+    else dft.slide(x[row - 1], x[row + window - 1]);
     dft.amplitude(out.data() + row * columns);
   }
 }

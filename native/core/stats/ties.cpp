@@ -37,8 +37,8 @@ double tick_of(std::span<const WeightedSample> samples) {
 void spread_ties(std::span<WeightedSample> by_batch) {
   const double tick = tick_of(by_batch);
   if (!(tick > 0)) return;
-  const auto [least, most] = std::minmax_element(
-      by_batch.begin(), by_batch.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  const auto [least, most] = std::minmax_element(by_batch.begin(), by_batch.end(),
+                                                 [](const auto& a, const auto& b) { return a.value < b.value; });
   const double low = least->value, high = most->value;
   for (std::size_t begin = 0, end = 0; begin < by_batch.size(); begin = end) {
     const double value = by_batch[begin].value;

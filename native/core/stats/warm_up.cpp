@@ -10,8 +10,8 @@
 namespace sonde::stats {
 namespace {
 
-constexpr std::size_t fewest = 8;       // batches to judge from
-constexpr std::size_t shortest = 3;     // batches on either side of a change
+constexpr std::size_t fewest = 8;    // batches to judge from
+constexpr std::size_t shortest = 3;  // batches on either side of a change
 
 double mean(std::span<const double> x) {
   double sum = 0;
@@ -20,8 +20,8 @@ double mean(std::span<const double> x) {
 }
 
 struct Excursion {
-  std::size_t at;   // batches before the change
-  double largest;   // |running sum of deviations from the mean|
+  std::size_t at;  // batches before the change
+  double largest;  // |running sum of deviations from the mean|
 };
 
 Excursion excursion(std::span<const double> shares) {

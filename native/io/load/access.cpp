@@ -59,12 +59,13 @@ Error file_error(const std::string& verb, const std::string& path, int number) {
 }
 
 bool disk_is_full(const std::string& path, std::uint64_t bytes) {
-  struct statvfs space {};
+  struct statvfs space{};
   return files().space(folder_of(path), space) == 0 && space.f_bavail * space.f_frsize < bytes;
 }
 
 int likely_errno(const std::string& verb, const std::string& path, int number) {
-  constexpr int of_files[] = {ENOSPC, EDQUOT, EFBIG, ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, EIO, ENOTCONN, ENAMETOOLONG, ELOOP, ESTALE, EMFILE, ENFILE};
+  constexpr int of_files[] = {ENOSPC, EDQUOT, EFBIG,    ENOENT,       ENOTDIR, EISDIR, EACCES, EPERM,
+                              EROFS,  EIO,    ENOTCONN, ENAMETOOLONG, ELOOP,   ESTALE, EMFILE, ENFILE};
   if (std::find(std::begin(of_files), std::end(of_files), number) != std::end(of_files)) return number;
   return verb != "read" && disk_is_full(path, 4096) ? ENOSPC : 0;
 }
@@ -81,7 +82,8 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
   return file_error(verb, path, first_line(std::string(text, static_cast<std::size_t>(length))), 0);
 }
 
-Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number, const MPI_Status& status, std::uint64_t bytes) {
+Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number, const MPI_Status& status,
+                       std::uint64_t bytes) {
   if (code != MPI_SUCCESS) return mpi_judge(verb, path, code, number);
   MPI_Count moved = 0;
   MPI_Get_elements_x(&status, MPI_BYTE, &moved);
@@ -91,10 +93,12 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
   return file_error(verb, path, number ? std::strerror(number) + (" (" + part + ")") : part, number);
 }
 
-Result<void> mpi_open(MPI_File& file, MPI_Comm comm, const std::string& path, Purpose purpose, const std::map<std::string, std::string>& hints) {
+Result<void> mpi_open(MPI_File& file, MPI_Comm comm, const std::string& path, Purpose purpose,
+                      const std::map<std::string, std::string>& hints) {
   MPI_Info info = make_info(hints);
   errno = 0;
-  const int code = MPI_File_open(comm, path.c_str(), purpose == Purpose::write ? MPI_MODE_WRONLY | MPI_MODE_CREATE : MPI_MODE_RDONLY, info, &file);
+  const int code = MPI_File_open(
+      comm, path.c_str(), purpose == Purpose::write ? MPI_MODE_WRONLY | MPI_MODE_CREATE : MPI_MODE_RDONLY, info, &file);
   const int number = errno;
   if (info != MPI_INFO_NULL) MPI_Info_free(&info);
   if (code != MPI_SUCCESS) file = MPI_FILE_NULL;
@@ -144,8 +148,10 @@ Result<std::unique_ptr<Access>> make_access(const Options& options, const Layout
   if (options.api == Api::gfapi) return make_gfapi(layout);
   if (options.api == Api::mpiio) return make_mpiio(options, layout, comm);
   if (auto access = make_hdf5(options, layout, comm)) return access;
-  return Error{"ioload.no_hdf5", "-a HDF5: sonde-ioload was built without a parallel HDF5 for this MPI, " SONDE_MPI_FLAVOUR,
-               "install libhdf5-" SONDE_MPI_FLAVOUR "-dev (Fedora: hdf5-" SONDE_MPI_FLAVOUR "-devel) and build Sonde again, or take -a MPIIO"};
+  return Error{"ioload.no_hdf5",
+               "-a HDF5: sonde-ioload was built without a parallel HDF5 for this MPI, " SONDE_MPI_FLAVOUR,
+               "install libhdf5-" SONDE_MPI_FLAVOUR "-dev (Fedora: hdf5-" SONDE_MPI_FLAVOUR
+               "-devel) and build Sonde again, or take -a MPIIO"};
 }
 
 }  // namespace sonde::ioload

@@ -37,8 +37,8 @@ class Access {
 /// Error: ioload.no_hdf5.
 Result<std::unique_ptr<Access>> make_access(const Options& options, const Layout& layout, MPI_Comm world);
 
-/// "rank 2"'s part of the words is added by who tells them. `verb`: "write". `why`: in whose words it failed. `number`: errno, or 0.
-/// The code is ioload.cannot_<verb>.
+/// "rank 2"'s part of the words is added by who tells them. `verb`: "write". `why`: in whose words it failed. `number`:
+/// errno, or 0. The code is ioload.cannot_<verb>.
 Error file_error(const std::string& verb, const std::string& path, const std::string& why, int number);
 
 /// The same from errno.
@@ -47,24 +47,28 @@ Error file_error(const std::string& verb, const std::string& path, int number);
 /// `text` without line breaks and what follows the first, and at most 200 bytes of it.
 std::string first_line(std::string text);
 
-/// pwrite and pread of all of it: what the system did not move at once it gets again, as IOR does. Errors name the place.
+/// pwrite and pread of all of it: what the system did not move at once it gets again, as IOR does. Errors name the
+/// place.
 Result<void> write_all(int fd, const std::string& path, const void* data, std::size_t bytes, std::uint64_t at);
 Result<void> read_all(int fd, const std::string& path, void* data, std::size_t bytes, std::uint64_t at);
 
 /// MPI-IO with errors in words. `file` is MPI_FILE_NULL where it is not open.
-Result<void> mpi_open(MPI_File& file, MPI_Comm comm, const std::string& path, Purpose purpose, const std::map<std::string, std::string>& hints);
+Result<void> mpi_open(MPI_File& file, MPI_Comm comm, const std::string& path, Purpose purpose,
+                      const std::map<std::string, std::string>& hints);
 Result<void> mpi_close(MPI_File& file, const std::string& path);
 std::map<std::string, std::string> mpi_hints(MPI_File file);
 MPI_Info make_info(const std::map<std::string, std::string>& hints);  ///< MPI_INFO_NULL for none; the caller frees it
 
-/// What an MPI-IO call came to. `number`: errno after the call, which was 0 before it: both libraries that implement MPI-IO leave there
-/// what the system said, and often keep it to themselves otherwise.
+/// What an MPI-IO call came to. `number`: errno after the call, which was 0 before it: both libraries that implement
+/// MPI-IO leave there what the system said, and often keep it to themselves otherwise.
 Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number);
-/// The same of a transfer. One that moved fewer than `bytes` without calling it an error is one: a full disk may show so.
-Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number, const MPI_Status& status, std::uint64_t bytes);
+/// The same of a transfer. One that moved fewer than `bytes` without calling it an error is one: a full disk may show
+/// so.
+Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number, const MPI_Status& status,
+                       std::uint64_t bytes);
 
-/// `number` where a file operation sets it, else 0: what a library did besides may have left anything in errno. Where a failed `verb`
-/// writes and the number says nothing, but the disk is full, ENOSPC.
+/// `number` where a file operation sets it, else 0: what a library did besides may have left anything in errno. Where a
+/// failed `verb` writes and the number says nothing, but the disk is full, ENOSPC.
 int likely_errno(const std::string& verb, const std::string& path, int number);
 
 /// Whether the file system that `path` is on has less than `bytes` left.

@@ -1,7 +1,9 @@
-// BT-IO's workload: the solution of the block-tridiagonal solver, five doubles a grid point, appended to a file every few steps.
+// BT-IO's workload: the solution of the block-tridiagonal solver, five doubles a grid point, appended to a file every
+// few steps.
 //
-// The grid lies in memory as BT has it, cell by cell with two layers of ghost points around each; the ghost points hold NaN, and are
-// to stay out of the file. What BT computes between dumps is left out: values are drawn, and --compute spins.
+// The grid lies in memory as BT has it, cell by cell with two layers of ghost points around each; the ghost points hold
+// NaN, and are to stay out of the file. What BT computes between dumps is left out: values are drawn, and --compute
+// spins.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -31,14 +33,16 @@ constexpr int ghosts = 2;
 /// The cells of this rank in memory, and every place where it differs from the file.
 class Solution {
  public:
-  Solution(int rank, int ranks, int points, std::uint64_t seed) : points_(static_cast<std::uint64_t>(points)), cells_(cells_of(rank, ranks, points)), pattern_(seed, 0) {
+  Solution(int rank, int ranks, int points, std::uint64_t seed)
+      : points_(static_cast<std::uint64_t>(points)), cells_(cells_of(rank, ranks, points)), pattern_(seed, 0) {
     std::uint64_t words = 0;
     for (const Cell& cell : cells_) {
       begins_.push_back(words);
       std::uint64_t grid = 1;
       for (const int size : cell.size) grid *= static_cast<std::uint64_t>(size + 2 * ghosts);
       words += grid * bt_components;
-      own_points_ += static_cast<std::uint64_t>(cell.size[0]) * static_cast<std::uint64_t>(cell.size[1]) * static_cast<std::uint64_t>(cell.size[2]);
+      own_points_ += static_cast<std::uint64_t>(cell.size[0]) * static_cast<std::uint64_t>(cell.size[1]) *
+                     static_cast<std::uint64_t>(cell.size[2]);
     }
     values_.assign(words, std::numeric_limits<double>::quiet_NaN());
   }
@@ -52,20 +56,26 @@ class Solution {
   /// The row of a cell along x: `y`, `z` within the cell.
   double* row(std::size_t cell, int y, int z) {
     const Cell& c = cells_[cell];
-    const auto x_length = static_cast<std::uint64_t>(c.size[0] + 2 * ghosts), y_length = static_cast<std::uint64_t>(c.size[1] + 2 * ghosts);
-    return data() + begins_[cell] + ((static_cast<std::uint64_t>(z + ghosts) * y_length + static_cast<std::uint64_t>(y + ghosts)) * x_length + ghosts) * bt_components;
+    const auto x_length = static_cast<std::uint64_t>(c.size[0] + 2 * ghosts),
+               y_length = static_cast<std::uint64_t>(c.size[1] + 2 * ghosts);
+    return data() + begins_[cell] +
+           ((static_cast<std::uint64_t>(z + ghosts) * y_length + static_cast<std::uint64_t>(y + ghosts)) * x_length +
+            ghosts) *
+               bt_components;
   }
-  std::uint64_t row_values(std::size_t cell) const { return static_cast<std::uint64_t>(cells_[cell].size[0]) * bt_components; }
+  std::uint64_t row_values(std::size_t cell) const {
+    return static_cast<std::uint64_t>(cells_[cell].size[0]) * bt_components;
+  }
 
   /// Where the shared file has that row, B.
   std::uint64_t row_offset(std::size_t cell, int y, int z, std::uint64_t dump) const {
     const Cell& c = cells_[cell];
-    const std::uint64_t plane = static_cast<std::uint64_t>(c.low[2] + z) * points_ + static_cast<std::uint64_t>(c.low[1] + y);
+    const std::uint64_t plane =
+        static_cast<std::uint64_t>(c.low[2] + z) * points_ + static_cast<std::uint64_t>(c.low[1] + y);
     return dump * dump_bytes() + (plane * points_ + static_cast<std::uint64_t>(c.low[0])) * bt_point_bytes;
   }
 
-  template <typename Work>
-  void each_row(Work&& work) {
+  template <typename Work> void each_row(Work&& work) {
     for (std::size_t cell = 0; cell < cells_.size(); ++cell)
       for (int z = 0; z < cells_[cell].size[2]; ++z)
         for (int y = 0; y < cells_[cell].size[1]; ++y) work(cell, y, z);
@@ -83,7 +93,8 @@ class Solution {
     each_row([&](std::size_t cell, int y, int z) { std::fill_n(row(cell, y, z), row_values(cell), 0.0); });
   }
 
-  /// How many values differ from what `fill` makes, to the last bit; the first is noted by its place in the shared file.
+  /// How many values differ from what `fill` makes, to the last bit; the first is noted by its place in the shared
+  /// file.
   std::uint64_t compare(std::uint64_t dump, std::optional<Mismatch>& first) {
     std::uint64_t wrong = 0;
     each_row([&](std::size_t cell, int y, int z) {
@@ -170,7 +181,8 @@ class MpiDumps : public Dumps {
   Result<void> open(const std::string& path, Purpose purpose) override {
     path_ = path;
     if (const auto opened = mpi_open(file_, comm_, path_, purpose, wanted_); !opened) return opened;
-    return full_ ? mpi_judge("open", path_, MPI_File_set_view(file_, 0, point_, file_type_, "native", MPI_INFO_NULL), 0) : Result<void>{};
+    return full_ ? mpi_judge("open", path_, MPI_File_set_view(file_, 0, point_, file_type_, "native", MPI_INFO_NULL), 0)
+                 : Result<void>{};
   }
 
   Result<void> write(std::uint64_t dump) override {
@@ -204,15 +216,15 @@ class MpiDumps : public Dumps {
   /// In points, of the view: it shows this rank's points only.
   MPI_Offset in_view(std::uint64_t dump) const { return static_cast<MPI_Offset>(dump * solution_->own_points()); }
 
-  template <typename Call>
-  Result<void> rows(std::uint64_t dump, const char* verb, Call&& call) {
+  template <typename Call> Result<void> rows(std::uint64_t dump, const char* verb, Call&& call) {
     Result<void> all;
     solution_->each_row([&](std::size_t cell, int y, int z) {
       if (!all) return;
       MPI_Status status;
       const std::uint64_t count = solution_->row_values(cell);
       errno = 0;
-      const int code = call(static_cast<MPI_Offset>(solution_->row_offset(cell, y, z, dump)), solution_->row(cell, y, z), static_cast<int>(count), &status);
+      const int code = call(static_cast<MPI_Offset>(solution_->row_offset(cell, y, z, dump)),
+                            solution_->row(cell, y, z), static_cast<int>(count), &status);
       all = mpi_judge(verb, path_, code, errno, status, count * sizeof(double));
     });
     return all;
@@ -227,7 +239,8 @@ class MpiDumps : public Dumps {
   MPI_Datatype point_ = MPI_DATATYPE_NULL, memory_type_ = MPI_DATATYPE_NULL, file_type_ = MPI_DATATYPE_NULL;
 };
 
-/// fortran: one shared file, a record a grid point, as direct access writes it. epio: a file for each rank, a record a cell.
+/// fortran: one shared file, a record a grid point, as direct access writes it. epio: a file for each rank, a record a
+/// cell.
 class PosixDumps : public Dumps {
  public:
   PosixDumps(Solution& solution, const Options& o) : solution_(&solution), own_file_(o.mode == BtMode::epio) {}
@@ -243,11 +256,15 @@ class PosixDumps : public Dumps {
   }
 
   Result<void> write(std::uint64_t dump) override {
-    return records(dump, true, [&](double* values, std::uint64_t bytes, std::uint64_t at) { return write_all(fd_, path_, values, bytes, at); });
+    return records(dump, true, [&](double* values, std::uint64_t bytes, std::uint64_t at) {
+      return write_all(fd_, path_, values, bytes, at);
+    });
   }
 
   Result<void> read(std::uint64_t dump) override {
-    return records(dump, false, [&](double* values, std::uint64_t bytes, std::uint64_t at) { return read_all(fd_, path_, values, bytes, at); });
+    return records(dump, false, [&](double* values, std::uint64_t bytes, std::uint64_t at) {
+      return read_all(fd_, path_, values, bytes, at);
+    });
   }
 
   Result<void> close() override {
@@ -258,8 +275,7 @@ class PosixDumps : public Dumps {
   }
 
  private:
-  template <typename Move>
-  Result<void> records(std::uint64_t dump, bool writes, Move&& move_record) {
+  template <typename Move> Result<void> records(std::uint64_t dump, bool writes, Move&& move_record) {
     Result<void> all;
     if (!own_file_) {
       solution_->each_row([&](std::size_t cell, int y, int z) {
@@ -297,11 +313,20 @@ class PosixDumps : public Dumps {
 class BtRun {
  public:
   BtRun(const Options& o, const Circumstances& c, MpiTeam& team)
-      : o_(o), c_(c), team_(team), shared_(o.mode != BtMode::epio), mpi_(o.mode == BtMode::full || o.mode == BtMode::simple), file_(o, shared_, team) {
+      : o_(o),
+        c_(c),
+        team_(team),
+        shared_(o.mode != BtMode::epio),
+        mpi_(o.mode == BtMode::full || o.mode == BtMode::simple),
+        file_(o, shared_, team) {
     const int points = bt_points(o.problem);
     results_.points = points;
-    const std::uint64_t dump_bytes = bt_point_bytes * static_cast<std::uint64_t>(points) * static_cast<std::uint64_t>(points) * static_cast<std::uint64_t>(points);
-    results_.steps = o.size ? ((o.size - 1) / dump_bytes + 1) * o.interval : o.steps ? o.steps : o.problem == 'S' ? 60 : 200;
+    const std::uint64_t dump_bytes = bt_point_bytes * static_cast<std::uint64_t>(points) *
+                                     static_cast<std::uint64_t>(points) * static_cast<std::uint64_t>(points);
+    results_.steps = o.size             ? ((o.size - 1) / dump_bytes + 1) * o.interval
+                     : o.steps          ? o.steps
+                     : o.problem == 'S' ? 60
+                                        : 200;
     results_.dumps = bt_dumps(results_.steps, o.interval);
     results_.bytes = results_.dumps * dump_bytes;
     path_ = shared_ ? o.file : numbered(o.file, team.rank(), 4);
@@ -313,7 +338,8 @@ class BtRun {
     try {
       solution = std::make_unique<Solution>(team_.rank(), team_.size(), results_.points, o_.seed);
     } catch (const std::bad_alloc&) {
-      error = Error{"ioload.no_memory", std::string("there is no memory for the grid of class ") + o_.problem, "take more ranks or a smaller --class"};
+      error = Error{"ioload.no_memory", std::string("there is no memory for the grid of class ") + o_.problem,
+                    "take more ranks or a smaller --class"};
     }
     if (auto failed = first_error(error ? &*error : nullptr, team_)) return end(*failed);
     std::unique_ptr<Dumps> dumps;
@@ -372,8 +398,7 @@ class BtRun {
       const std::uint64_t steps = std::min(o_.interval, results_.steps - dump * o_.interval);
       const double until_s = now_s() + o_.compute_s * static_cast<double>(steps);
       solution.fill(dump);
-      while (now_s() < until_s) {
-      }
+      while (now_s() < until_s) {}
       polite::barrier(team_.comm());  // BT's ranks exchange faces before each dump, so they come to it together
       const double before_s = now_s();
       // A collective write must be called by all, whoever of them failed before.
@@ -395,7 +420,8 @@ class BtRun {
     results_.total_s = largest(total_s, team_);
     results_.dump_s.resize(dump_s.size());
     MPI_Request request;
-    MPI_Iallreduce(dump_s.data(), results_.dump_s.data(), static_cast<int>(dump_s.size()), MPI_DOUBLE, MPI_MAX, team_.comm(), &request);
+    MPI_Iallreduce(dump_s.data(), results_.dump_s.data(), static_cast<int>(dump_s.size()), MPI_DOUBLE, MPI_MAX,
+                   team_.comm(), &request);
     team_.wait(request);
     return std::nullopt;
   }
@@ -433,7 +459,8 @@ class BtRun {
     const std::uint64_t dump = offset / solution.dump_bytes();
     std::uint64_t at = dump * solution.own_points() * bt_point_bytes, found = at;
     solution.each_row([&](std::size_t cell, int y, int z) {
-      const std::uint64_t row = solution.row_offset(cell, y, z, dump), bytes = solution.row_values(cell) * sizeof(double);
+      const std::uint64_t row = solution.row_offset(cell, y, z, dump),
+                          bytes = solution.row_values(cell) * sizeof(double);
       if (offset >= row && offset < row + bytes) found = at + offset - row;
       at += bytes;
     });

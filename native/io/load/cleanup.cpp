@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t rank_digits = 8;  // of names of files by rank, as IOR's
 std::array<char, 4096> guarded{};
 std::size_t length = 0;
-int own = 0, ranks = 1, others = 0;  // whose file it is, of how many, and of how many after that one it is removed as well
+int own = 0, ranks = 1,
+    others = 0;  // whose file it is, of how many, and of how many after that one it is removed as well
 volatile std::sig_atomic_t guards = 0;
 volatile std::sig_atomic_t tells = 0;
 
@@ -50,7 +51,7 @@ extern "C" void on_signal(int number) {
 
 void remove_when_interrupted(bool speaks) {
   tells = speaks;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   sigaddset(&action.sa_mask, SIGINT);

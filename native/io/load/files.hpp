@@ -1,6 +1,6 @@
 #pragma once
-/// What is done to files besides moving their data, where they are: in the file systems of this host, or in a volume that is reached
-/// by a library. Owner-thread.
+/// What is done to files besides moving their data, where they are: in the file systems of this host, or in a volume
+/// that is reached by a library. Owner-thread.
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>

@@ -19,8 +19,8 @@ struct Volume;      // glfs_t
 struct Descriptor;  // glfs_fd_t
 
 constexpr const char* library_name = "libgfapi.so.0";
-// Of each function the version that all releases have: those without it are another function in GlusterFS 6 and later, with more
-// arguments. Source: the symbol versions of libgfapi 10, and glfs.h of 3.x for what they take.
+// Of each function the version that all releases have: those without it are another function in GlusterFS 6 and later,
+// with more arguments. Source: the symbol versions of libgfapi 10, and glfs.h of 3.x for what they take.
 constexpr const char* symbol_version = "GFAPI_3.4.0";
 
 struct Library {
@@ -42,18 +42,19 @@ struct Library {
 Library gluster;
 Volume* volume = nullptr;
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
+template <typename Function> bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlvsym(library, name, symbol_version));
   return function != nullptr;
 }
 
 Result<void> load() {
-  // It is never closed: its threads run on. Nor is the connection, which ends with the process: glfs_fini of GlusterFS 10 takes ten
-  // seconds whatever was done before.
+  // It is never closed: its threads run on. Nor is the connection, which ends with the process: glfs_fini of GlusterFS
+  // 10 takes ten seconds whatever was done before.
   void* library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
   const auto missing = [](const std::string& why) {
-    return Error{"ioload.no_gfapi", "-a GFAPI: " + why, "install GlusterFS's client library (Debian, Fedora: libgfapi0), or mount the volume and take -a POSIX"};
+    return Error{
+        "ioload.no_gfapi", "-a GFAPI: " + why,
+        "install GlusterFS's client library (Debian, Fedora: libgfapi0), or mount the volume and take -a POSIX"};
   };
   if (library == nullptr) {
     const char* why = ::dlerror();
@@ -62,18 +63,24 @@ Result<void> load() {
   Library& g = gluster;
   const bool all = find(library, "glfs_new", g.create) && find(library, "glfs_set_volfile_server", g.set_server) &&
                    find(library, "glfs_set_logging", g.set_logging) && find(library, "glfs_init", g.init) &&
-                   find(library, "glfs_creat", g.creat) && find(library, "glfs_open", g.open) && find(library, "glfs_pwrite", g.pwrite) &&
-                   find(library, "glfs_pread", g.pread) && find(library, "glfs_fsync", g.fsync) && find(library, "glfs_close", g.close) &&
-                   find(library, "glfs_lstat", g.lstat) && find(library, "glfs_unlink", g.unlink) && find(library, "glfs_statvfs", g.statvfs);
+                   find(library, "glfs_creat", g.creat) && find(library, "glfs_open", g.open) &&
+                   find(library, "glfs_pwrite", g.pwrite) && find(library, "glfs_pread", g.pread) &&
+                   find(library, "glfs_fsync", g.fsync) && find(library, "glfs_close", g.close) &&
+                   find(library, "glfs_lstat", g.lstat) && find(library, "glfs_unlink", g.unlink) &&
+                   find(library, "glfs_statvfs", g.statvfs);
   if (!all) return missing(std::string(library_name) + " lacks functions of " + symbol_version);
   return {};
 }
 
 class VolumeFiles final : public Files {
  public:
-  int look(const std::string& path, struct stat& found) override { return gluster.lstat(volume, path.c_str(), &found) == 0 ? 0 : errno; }
+  int look(const std::string& path, struct stat& found) override {
+    return gluster.lstat(volume, path.c_str(), &found) == 0 ? 0 : errno;
+  }
   int remove(const std::string& path) override { return gluster.unlink(volume, path.c_str()) == 0 ? 0 : errno; }
-  int space(const std::string& folder, struct statvfs& found) override { return gluster.statvfs(volume, folder.c_str(), &found) == 0 ? 0 : errno; }
+  int space(const std::string& folder, struct statvfs& found) override {
+    return gluster.statvfs(volume, folder.c_str(), &found) == 0 ? 0 : errno;
+  }
   bool has_paths() const override { return false; }
 };
 
@@ -87,7 +94,8 @@ class Gfapi final : public Access {
   Result<void> open(const std::string& path, Purpose purpose, int owner) override {
     path_ = path;
     owner_ = owner;
-    fd_ = purpose == Purpose::write ? gluster.creat(volume, path.c_str(), O_WRONLY, 0666) : gluster.open(volume, path.c_str(), O_RDONLY);
+    fd_ = purpose == Purpose::write ? gluster.creat(volume, path.c_str(), O_WRONLY, 0666)
+                                    : gluster.open(volume, path.c_str(), O_RDONLY);
     if (fd_ == nullptr) return file_error("open", path_, errno);
     return {};
   }
@@ -133,8 +141,10 @@ Result<void> gfapi_connect(const Options& options) {
   if (const auto loaded = load(); !loaded) return loaded;
   const auto cannot = [&](int number) {
     return Error{"ioload.cannot_connect",
-                 "cannot connect to the volume '" + options.gfapi_volume + "' of " + options.gfapi_server + (number ? std::string(": ") + std::strerror(number) : ""),
-                 "see whether it is started, 'gluster volume info " + options.gfapi_volume + "' on a server; name both with --gfapi.volume and --gfapi.server"};
+                 "cannot connect to the volume '" + options.gfapi_volume + "' of " + options.gfapi_server +
+                     (number ? std::string(": ") + std::strerror(number) : ""),
+                 "see whether it is started, 'gluster volume info " + options.gfapi_volume +
+                     "' on a server; name both with --gfapi.volume and --gfapi.server"};
   };
   errno = 0;
   volume = gluster.create(options.gfapi_volume.c_str());

@@ -1,7 +1,7 @@
 #pragma once
-/// How BT deals its grid to processes: the diagonal multi-partition scheme (Naik, IBM Systems Journal 34(2), 1995; van der
-/// Wijngaart, SC 1993). With q x q processes the grid is cut q times in each direction, and every process gets q cells, one in each
-/// slab of z, such that no two of its cells share a slab of x or y either. Any-thread.
+/// How BT deals its grid to processes: the diagonal multi-partition scheme (Naik, IBM Systems Journal 34(2), 1995; van
+/// der Wijngaart, SC 1993). With q x q processes the grid is cut q times in each direction, and every process gets q
+/// cells, one in each slab of z, such that no two of its cells share a slab of x or y either. Any-thread.
 
 #include <array>
 #include <cstdint>
@@ -41,10 +41,17 @@ inline std::vector<Cell> cells_of(int rank, int ranks, int points) {
 
 /// Grid points a side of a class; 0: there is no such class.
 constexpr int bt_points(char problem) {
-  return problem == 'S' ? 12 : problem == 'W' ? 24 : problem == 'A' ? 64 : problem == 'B' ? 102 : problem == 'C' ? 162 : 0;
+  return problem == 'S'   ? 12
+         : problem == 'W' ? 24
+         : problem == 'A' ? 64
+         : problem == 'B' ? 102
+         : problem == 'C' ? 162
+                          : 0;
 }
 
 /// Dumps in so many steps: one after every `interval` steps, and one after the last.
-constexpr std::uint64_t bt_dumps(std::uint64_t steps, std::uint64_t interval) { return (steps + interval - 1) / interval; }
+constexpr std::uint64_t bt_dumps(std::uint64_t steps, std::uint64_t interval) {
+  return (steps + interval - 1) / interval;
+}
 
 }  // namespace sonde::ioload

@@ -1,5 +1,6 @@
-// The file by parallel HDF5: a dataset of bytes for each segment, segment-00000000 and so on, with the blocks of all tasks one after
-// the other. Datasets are made without fill values, as what is not written shall not be written by the library.
+// The file by parallel HDF5: a dataset of bytes for each segment, segment-00000000 and so on, with the blocks of all
+// tasks one after the other. Datasets are made without fill values, as what is not written shall not be written by the
+// library.
 
 #include "io/load/access.hpp"
 
@@ -14,7 +15,8 @@ namespace sonde::ioload {
 
 namespace {
 
-/// The innermost reason on HDF5's error stack, which it would otherwise print: the one that names the system's error, else the first.
+/// The innermost reason on HDF5's error stack, which it would otherwise print: the one that names the system's error,
+/// else the first.
 std::string reason() {
   std::string text;
   H5Ewalk2(
@@ -31,7 +33,8 @@ std::string reason() {
 
 class Hdf5 final : public Access {
  public:
-  Hdf5(const Options& o, const Layout& layout, MPI_Comm comm) : layout_(layout), comm_(comm), block_(o.block), segments_(o.segments), hints_(o.hints) {
+  Hdf5(const Options& o, const Layout& layout, MPI_Comm comm)
+      : layout_(layout), comm_(comm), block_(o.block), segments_(o.segments), hints_(o.hints) {
     H5dont_atexit();  // where a job is given up its files stay open, and closing them would wait for all ranks
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     int size = 1;
@@ -49,7 +52,8 @@ class Hdf5 final : public Access {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_mpio(access, comm_, info);
     errno = 0;
-    file_ = purpose == Purpose::write ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access) : H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+    file_ = purpose == Purpose::write ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)
+                                      : H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
     Result<void> all = file_ < 0 ? failed("open", errno) : Result<void>{};
     H5Pclose(access);
     if (info != MPI_INFO_NULL) MPI_Info_free(&info);
@@ -62,8 +66,9 @@ class Hdf5 final : public Access {
       char name[32];
       std::snprintf(name, sizeof name, "segment-%08llu", static_cast<unsigned long long>(s));
       errno = 0;
-      const hid_t set = purpose == Purpose::write ? H5Dcreate2(file_, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT, creation, H5P_DEFAULT)
-                                                  : H5Dopen2(file_, name, H5P_DEFAULT);
+      const hid_t set = purpose == Purpose::write
+                            ? H5Dcreate2(file_, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT, creation, H5P_DEFAULT)
+                            : H5Dopen2(file_, name, H5P_DEFAULT);
       if (set < 0) all = failed("open", errno);
       else sets_.push_back(set);
     }
@@ -110,8 +115,7 @@ class Hdf5 final : public Access {
     return number ? file_error(verb, path_, number) : file_error(verb, path_, why, 0);
   }
 
-  template <typename Call>
-  Result<void> move(const char* verb, const Piece& piece, std::size_t bytes, Call&& call) {
+  template <typename Call> Result<void> move(const char* verb, const Piece& piece, std::size_t bytes, Call&& call) {
     const hid_t set = sets_[piece.segment], file = H5Dget_space(set);
     const hsize_t begin = layout_.place(owner_) * block_ + piece.within, count = bytes;
     H5Sselect_hyperslab(file, H5S_SELECT_SET, &begin, nullptr, &count, nullptr);

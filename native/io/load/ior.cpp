@@ -24,8 +24,7 @@ class Stopwatch {
     began_s_ = now_s();
   }
   double now() const { return now_s() - began_s_ - out_s_; }
-  template <typename Work>
-  void leave_out(Work&& work) {
+  template <typename Work> void leave_out(Work&& work) {
     const double before = now_s();
     work();
     out_s_ += now_s() - before;
@@ -39,12 +38,18 @@ class Stopwatch {
 class IorRun {
  public:
   IorRun(const Options& o, const Circumstances& c, MpiTeam& team)
-      : o_(o), c_(c), team_(team), layout_(o, team.size()), file_(o, !o.per_process, team), moved_(static_cast<std::size_t>(team.size()), layout_.pieces()) {
+      : o_(o),
+        c_(c),
+        team_(team),
+        layout_(o, team.size()),
+        file_(o, !o.per_process, team),
+        moved_(static_cast<std::size_t>(team.size()), layout_.pieces()) {
     const auto on_node = o.tasks_per_node ? o.tasks_per_node : static_cast<std::uint64_t>(c.tasks_per_node);
     const bool filled = o.tasks_per_node || c.filled;
     if (o.shift) {
       read_shift_ = task_shift(o.shift_nodes, on_node, filled, team.size());
-      check_shift_ = task_shift(2, on_node, filled, team.size());  // neither who wrote nor who reads has these in its cache
+      check_shift_ =
+          task_shift(2, on_node, filled, team.size());  // neither who wrote nor who reads has these in its cache
     }
     results_.shift = read_shift_;
     results_.file_bytes = layout_.file_bytes() * (o.per_process ? static_cast<std::uint64_t>(team.size()) : 1);
@@ -58,8 +63,10 @@ class IorRun {
       print_start(c_, file_name(o_, 0, 0));
       print_options(o_, c_, results_);
       if (o_.shift && read_shift_ == 0 && team_.size() > 1)
-        std::fprintf(stderr, "warning: -C shifts by 0 of %d ranks: with all ranks on one node each reads what it wrote\n"
-                             "  hint: take ranks for nodes with --tasks-per-node 1, or -Q\n", team_.size());
+        std::fprintf(stderr,
+                     "warning: -C shifts by 0 of %d ranks: with all ranks on one node each reads what it wrote\n"
+                     "  hint: take ranks for nodes with --tasks-per-node 1, or -Q\n",
+                     team_.size());
     }
     std::uint64_t wrong = 0;
     for (std::uint64_t repetition = 0; repetition < o_.repetitions; ++repetition) {
@@ -111,7 +118,8 @@ class IorRun {
       buffer_.resize(o_.transfer / 8);
       if (o_.random) order_.resize(layout_.pieces());
     } catch (const std::bad_alloc&) {
-      error = Error{"ioload.no_memory", "there is no memory for -t " + std::to_string(o_.transfer) + " B", "take a smaller -t, or with -z a larger one"};
+      error = Error{"ioload.no_memory", "there is no memory for -t " + std::to_string(o_.transfer) + " B",
+                    "take a smaller -t, or with -z a larger one"};
     }
     return first_error(error ? &*error : nullptr, team_);
   }
@@ -149,7 +157,8 @@ class IorRun {
   /// Closes. HDF5 waits for all ranks in closing, and may not reach that where one rank's data are lost.
   void close(Access& access, Errors& errors) {
     if (o_.api == Api::hdf5 && access.opens_together())
-      if (const auto failed = first_error(errors.first(), team_)) give_up(*failed, team_, [&] { (void)file_.remove(); });
+      if (const auto failed = first_error(errors.first(), team_))
+        give_up(*failed, team_, [&] { (void)file_.remove(); });
     errors.note(access.close());
   }
 
@@ -237,18 +246,23 @@ class IorRun {
     team_.wait(request);
   }
 
-  /// What was written and is not there, though no call failed: libraries lose errors of a full disk. The file may be too short, which
-  /// those of HDF5, with a form of their own, never show, nor any with -D; so where the disk is full all is read back.
+  /// What was written and is not there, though no call failed: libraries lose errors of a full disk. The file may be
+  /// too short, which those of HDF5, with a form of their own, never show, nor any with -D; so where the disk is full
+  /// all is read back.
   std::optional<Error> lost(std::uint64_t repetition, const std::string& path) {
     Errors errors;
-    if (o_.api != Api::hdf5 && !(o_.stonewall_s > 0) && (o_.per_process || team_.rank() == 0)) errors.note(all_there(path, layout_.file_bytes()));
+    if (o_.api != Api::hdf5 && !(o_.stonewall_s > 0) && (o_.per_process || team_.rank() == 0))
+      errors.note(all_there(path, layout_.file_bytes()));
     if (auto failed = first_error(errors.first(), team_)) return failed;
     if (!team_.agree(disk_is_full(path, o_.transfer))) return std::nullopt;
     Check found;
     found.iteration = repetition;
     if (auto failed = compare(found, 0)) return failed;
     if (found.rank < 0) return std::nullopt;
-    auto error = file_error("write", found.file, std::strerror(ENOSPC) + (" (no call failed, but " + std::to_string(found.wrong_words) + " words of 8 B are not there)"), ENOSPC);
+    auto error = file_error("write", found.file,
+                            std::strerror(ENOSPC) + (" (no call failed, but " + std::to_string(found.wrong_words) +
+                                                     " words of 8 B are not there)"),
+                            ENOSPC);
     error.what = "rank " + std::to_string(found.rank) + ": " + error.what;
     return error;
   }

@@ -21,7 +21,10 @@ struct Piece {
 class Layout {
  public:
   Layout(const Options& o, int tasks)
-      : tasks_(o.per_process ? 1 : static_cast<std::uint64_t>(tasks)), transfer_(o.transfer), block_(o.block), segments_(o.segments) {}
+      : tasks_(o.per_process ? 1 : static_cast<std::uint64_t>(tasks)),
+        transfer_(o.transfer),
+        block_(o.block),
+        segments_(o.segments) {}
 
   std::uint64_t pieces() const { return segments_ * (block_ / transfer_); }  ///< of one task
   std::uint64_t file_bytes() const { return segments_ * tasks_ * block_; }
@@ -43,16 +46,16 @@ class Layout {
   std::uint64_t tasks_, transfer_, block_, segments_;
 };
 
-/// Fills `order` with the order in which the pieces of `owner`, as many as it has elements, are moved with -z: drawn by Fisher and
-/// Yates' method, the same for whoever reads them.
+/// Fills `order` with the order in which the pieces of `owner`, as many as it has elements, are moved with -z: drawn by
+/// Fisher and Yates' method, the same for whoever reads them.
 inline void draw_order(std::vector<std::uint32_t>& order, std::uint64_t seed, int owner) {
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::uint32_t>(k);
   Random numbers(Random(seed ^ 0x6f72646572ull).next() + static_cast<std::uint64_t>(owner));
   for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[numbers.below(k)]);
 }
 
-/// By how many ranks further on the data lie that a task reads with -C. As IOR does: so many nodes on, where ranks fill one node
-/// after the other; else, ranks being dealt to nodes in turn, so many ranks.
+/// By how many ranks further on the data lie that a task reads with -C. As IOR does: so many nodes on, where ranks fill
+/// one node after the other; else, ranks being dealt to nodes in turn, so many ranks.
 inline int task_shift(std::uint64_t nodes, std::uint64_t tasks_per_node, bool filled, int tasks) {
   const std::uint64_t step = filled ? tasks_per_node % static_cast<std::uint64_t>(tasks) : 1;
   return static_cast<int>(nodes % static_cast<std::uint64_t>(tasks) * step % static_cast<std::uint64_t>(tasks));

@@ -1,8 +1,8 @@
 // sonde-ioload: makes the parallel I/O of IOR or of NAS BT-IO, measures it and verifies the data.
 //
-// Publishes: tables on stdout, errors and warnings on stderr (rank 0), one JSON document with --json. Consumes: nothing. People type
-// its options, other than those of the probes (docs/adr/0013-ioload.md). SIGINT and SIGTERM remove the file that is being written,
-// but with -k. A kill -9 leaves it.
+// Publishes: tables on stdout, errors and warnings on stderr (rank 0), one JSON document with --json. Consumes:
+// nothing. People type its options, other than those of the probes (docs/adr/0013-ioload.md). SIGINT and SIGTERM remove
+// the file that is being written, but with -k. A kill -9 leaves it.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -32,7 +32,8 @@ int told_rank() {
   return -1;
 }
 
-/// Open MPI gives cores away while it waits when it is told so before it starts; MPICH is told by polite.hpp's variable.
+/// Open MPI gives cores away while it waits when it is told so before it starts; MPICH is told by polite.hpp's
+/// variable.
 void give_way_when_crowded() {
   const char* ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (ranks && std::atol(ranks) > ::sysconf(_SC_NPROCESSORS_ONLN)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -49,7 +50,9 @@ std::optional<Error> share_hints(Options& o, MpiTeam& team) {
     if (!o.hints_file.empty()) {
       std::ifstream file(o.hints_file);
       text << file.rdbuf();
-      if (!file) error = Error{"ioload.bad_option", "cannot read the hints of -U " + o.hints_file + ": " + std::strerror(errno), "name a file of hints with -U"};
+      if (!file)
+        error = Error{"ioload.bad_option", "cannot read the hints of -U " + o.hints_file + ": " + std::strerror(errno),
+                      "name a file of hints with -U"};
     }
     if (!error)
       if (const auto added = add_hints(environment, text.str(), o.hints_file, o.hints); !added) error = added.error();
@@ -87,7 +90,8 @@ Circumstances look_around(const std::vector<std::string>& command, MpiTeam& team
   MPI_Comm_free(&node);
   c.nodes = static_cast<int>(total(place == 0, team));
   c.filled = team.size() == 1 || total(team.rank() == 1 && first == 0, team) == 1;
-  c.tasks_per_node = static_cast<int>(total(team.rank() == 0 ? static_cast<std::uint64_t>(team.ranks_on_node()) : 0, team));
+  c.tasks_per_node =
+      static_cast<int>(total(team.rank() == 0 ? static_cast<std::uint64_t>(team.ranks_on_node()) : 0, team));
   return c;
 }
 
@@ -104,10 +108,11 @@ int work(Options& o, const std::vector<std::string>& command, MpiTeam& team) {
   if (c.oversubscribed) {
     ::setenv("SONDE_YIELD", "1", 0);  // read by polite.hpp at its first use
     if (team.rank() == 0)
-      std::fprintf(stderr,
-                   "warning: there are more ranks than cores (%d ranks on this node): times include waiting for a core\n"
-                   "  hint: start fewer ranks, or take the figures for what such a job would see\n",
-                   team.ranks_on_node());
+      std::fprintf(
+          stderr,
+          "warning: there are more ranks than cores (%d ranks on this node): times include waiting for a core\n"
+          "  hint: start fewer ranks, or take the figures for what such a job would see\n",
+          team.ranks_on_node());
   }
   remove_when_interrupted(team.rank() == 0);
   if (o.bt_io) return run_bt_io(o, c, team);
@@ -137,7 +142,8 @@ int main(int argc, char** argv) {
       std::fputs(help_text().c_str(), stdout);
     } else {
       const std::string hdf5 = hdf5_version();
-      std::printf("sonde-ioload %s (%s; %s)\n", SONDE_VERSION, mpi_library_version().c_str(), hdf5.empty() ? "without HDF5" : ("HDF5 " + hdf5).c_str());
+      std::printf("sonde-ioload %s (%s; %s)\n", SONDE_VERSION, mpi_library_version().c_str(),
+                  hdf5.empty() ? "without HDF5" : ("HDF5 " + hdf5).c_str());
     }
     return exit_done;
   }

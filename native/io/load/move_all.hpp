@@ -17,7 +17,9 @@ Result<void> move_all(const char* verb, const std::string& path, std::size_t byt
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t n = call(done, static_cast<off_t>(at + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return file_error(verb, path, std::strerror(errno) + std::string(" (at ") + std::to_string(at + done) + " B)", errno);
+    if (n < 0)
+      return file_error(verb, path, std::strerror(errno) + std::string(" (at ") + std::to_string(at + done) + " B)",
+                        errno);
     if (n == 0) return file_error(verb, path, "the file ends at " + std::to_string(at + done) + " B", 0);
     done += static_cast<std::size_t>(n);
   }

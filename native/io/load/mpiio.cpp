@@ -81,10 +81,13 @@ class MpiIo final : public Access {
     MPI_Type_create_resized(block, 0, static_cast<MPI_Aint>(layout_.segment_bytes()), &type_);
     MPI_Type_commit(&type_);
     MPI_Type_free(&block);
-    return MPI_File_set_view(file_, static_cast<MPI_Offset>(layout_.place(owner_) * block_), MPI_BYTE, type_, "native", MPI_INFO_NULL);
+    return MPI_File_set_view(file_, static_cast<MPI_Offset>(layout_.place(owner_) * block_), MPI_BYTE, type_, "native",
+                             MPI_INFO_NULL);
   }
 
-  MPI_Offset in_view(const Piece& piece) const { return static_cast<MPI_Offset>(piece.segment * block_ + piece.within); }
+  MPI_Offset in_view(const Piece& piece) const {
+    return static_cast<MPI_Offset>(piece.segment * block_ + piece.within);
+  }
 
   Layout layout_;
   MPI_Comm comm_;

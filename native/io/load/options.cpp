@@ -96,7 +96,8 @@ std::vector<Option> table(Options& o) {
       {'o', "file", "FILE", either, "test file; default testFile, of BT-IO btio.MODE.out", text(o.file)},
       {'k', "keep", "", either, "do not remove the file(s) at the end", flag(o.keep)},
       {'G', "seed", "N", either, "seed of the data and of -z; default 0", whole(o.seed, 0, UINT64_MAX)},
-      {'U', "hints", "FILE", either, "file of MPI-IO hints, lines IOR_HINT__MPI__name=value; variables of that form count as well",
+      {'U', "hints", "FILE", either,
+       "file of MPI-IO hints, lines IOR_HINT__MPI__name=value; variables of that form count as well",
        text(o.hints_file)},
       {'H', "show-hints", "", either, "show the hints that the MPI-IO file has", flag(o.show_hints)},
       {0, "json", "FILE", either, "write all results to FILE as one JSON document", text(o.json)},
@@ -116,7 +117,8 @@ std::vector<Option> table(Options& o) {
       {0, "gfapi.server", "HOST", ior, "with -a GFAPI: one of its servers; default localhost", text(o.gfapi_server)},
       {'t', "transfer", "SIZE", ior, "bytes of one call; default 256k", size(o.transfer, 8)},
       {'b', "block", "SIZE", ior, "contiguous bytes of one task in one segment; default 1m", size(o.block, 8)},
-      {'s', "segments", "N", ior, "segments, each with a block of every task; default 1", whole(o.segments, 1, UINT64_C(1) << 40)},
+      {'s', "segments", "N", ior, "segments, each with a block of every task; default 1",
+       whole(o.segments, 1, UINT64_C(1) << 40)},
       {'F', "file-per-process", "", ior, "a file for each task, FILE.00000000 and so on", flag(o.per_process)},
       {'c', "collective", "", ior, "collective calls (MPIIO, HDF5)", flag(o.collective)},
       {'V', "file-view", "", ior, "let a file view make the stride (MPIIO)", flag(o.file_view)},
@@ -127,7 +129,8 @@ std::vector<Option> table(Options& o) {
       {'R', "check-read", "", ior, "read again after reading and compare; not timed", flag(o.check_read)},
       {'C', "shift-tasks", "", ior, "read what a task of the next node wrote", flag(o.shift)},
       {'Q', "shift-nodes", "N", ior, "with -C: so many nodes on; default 1", whole(o.shift_nodes, 0, 1 << 30)},
-      {0, "tasks-per-node", "N", ior, "with -C: take N tasks for a node; default as found", whole(o.tasks_per_node, 1, 1 << 30)},
+      {0, "tasks-per-node", "N", ior, "with -C: take N tasks for a node; default as found",
+       whole(o.tasks_per_node, 1, 1 << 30)},
       {'e', "fsync", "", ior, "fsync after writing, within the time of writing", flag(o.fsync)},
       {'i', "repetitions", "N", ior, "do all of it N times; default 1", whole(o.repetitions, 1, 1000000)},
       {'m', "multi-file", "", ior, "another file in each repetition, FILE.0, FILE.1, …", flag(o.multi_file)},
@@ -174,8 +177,9 @@ std::string shown(const Option& option) {
 
 /// How the option may be written: "-t 256k".
 std::string example(const Option& option) {
-  constexpr std::pair<std::string_view, const char*> values[] = {{"SIZE", "1m"}, {"TIME", "30s"}, {"N", "4"},        {"API", "MPIIO"},
-                                                                 {"CLASS", "A"}, {"MODE", "simple"}, {"FILE", "out"}, {"VOLUME", "data"}, {"HOST", "server1"}};
+  constexpr std::pair<std::string_view, const char*> values[] = {
+      {"SIZE", "1m"},     {"TIME", "30s"}, {"N", "4"},         {"API", "MPIIO"},   {"CLASS", "A"},
+      {"MODE", "simple"}, {"FILE", "out"}, {"VOLUME", "data"}, {"HOST", "server1"}};
   std::string text = option.letter ? std::string("-") + option.letter : "--" + option.name;
   for (const auto& [what, value] : values)
     if (option.value == what) text += std::string(" ") + value;
@@ -200,32 +204,41 @@ std::string nearest(const std::string& given, const std::vector<Option>& options
 /// What cannot be asked for together, or needs something else.
 std::optional<Error> contradiction(const Options& o, const std::vector<std::pair<std::string, int>>& given) {
   for (const auto& [name, of] : given) {
-    if (o.bt_io && of == ior) return bad(name + " belongs to IOR's workload and has no meaning with --bt-io", "leave " + name + " out");
-    if (!o.bt_io && of == bt) return bad(name + " belongs to BT-IO's workload", "add --bt-io, or leave " + name + " out");
+    if (o.bt_io && of == ior)
+      return bad(name + " belongs to IOR's workload and has no meaning with --bt-io", "leave " + name + " out");
+    if (!o.bt_io && of == bt)
+      return bad(name + " belongs to BT-IO's workload", "add --bt-io, or leave " + name + " out");
   }
   if (o.bt_io) {
     if (o.size && o.steps) return bad("--size and --niter both say how many steps to take", "give one of them");
     return {};
   }
   if (o.transfer % 8 != 0)
-    return bad("-t is " + std::to_string(o.transfer) + " B; allowed: multiples of 8, in which the data are made and compared",
-               "take -t " + std::to_string(o.transfer / 8 * 8 + 8));
+    return bad(
+        "-t is " + std::to_string(o.transfer) + " B; allowed: multiples of 8, in which the data are made and compared",
+        "take -t " + std::to_string(o.transfer / 8 * 8 + 8));
   if (o.transfer > 0x7fffffff)
-    return bad("-t is " + format_size(o.transfer) + "; allowed: up to 2147483647 B, which one call can take", "take -t 1g");
+    return bad("-t is " + format_size(o.transfer) + "; allowed: up to 2147483647 B, which one call can take",
+               "take -t 1g");
   if (o.block % o.transfer != 0)
-    return bad("-b is " + std::to_string(o.block) + " B, which is no multiple of -t, " + std::to_string(o.transfer) + " B",
-               "take -b " + std::to_string((o.block / o.transfer + 1) * o.transfer) + ", or another -t");
+    return bad(
+        "-b is " + std::to_string(o.block) + " B, which is no multiple of -t, " + std::to_string(o.transfer) + " B",
+        "take -b " + std::to_string((o.block / o.transfer + 1) * o.transfer) + ", or another -t");
   if (o.segments > (UINT64_C(1) << 61) / o.block)
-    return bad("-s " + std::to_string(o.segments) + " blocks of " + format_size(o.block) + " are more than 2^61 B", "take a smaller -s");
+    return bad("-s " + std::to_string(o.segments) + " blocks of " + format_size(o.block) + " are more than 2^61 B",
+               "take a smaller -s");
   if (o.random && o.segments * (o.block / o.transfer) > UINT32_MAX)
-    return bad("-z draws the order of a task's transfers, and these are more than " + std::to_string(UINT32_MAX), "take a larger -t, or leave -z out");
+    return bad("-z draws the order of a task's transfers, and these are more than " + std::to_string(UINT32_MAX),
+               "take a larger -t, or leave -z out");
   if (o.collective && (o.api == Api::posix || o.api == Api::gfapi))
     return bad(std::string("-c needs an API with collective calls, and -a is ") + to_string(o.api), "add -a MPIIO");
   if (o.file_view && o.api != Api::mpiio)
     return bad(std::string("-V needs file views, which -a ") + to_string(o.api) + " has not", "add -a MPIIO");
   for (const auto& [name, of] : given)
-    if (name.starts_with("--gfapi.") && o.api != Api::gfapi) return bad(name + " has a meaning with -a GFAPI only", "add -a GFAPI, or leave " + name + " out");
-  if (o.api == Api::gfapi && o.gfapi_volume.empty()) return bad("-a GFAPI needs the name of a volume", "add --gfapi.volume data --gfapi.server server1");
+    if (name.starts_with("--gfapi.") && o.api != Api::gfapi)
+      return bad(name + " has a meaning with -a GFAPI only", "add -a GFAPI, or leave " + name + " out");
+  if (o.api == Api::gfapi && o.gfapi_volume.empty())
+    return bad("-a GFAPI needs the name of a volume", "add --gfapi.volume data --gfapi.server server1");
   return {};
 }
 
@@ -237,34 +250,43 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   std::vector<std::pair<std::string, int>> given;
   auto use = [&](const Option& option, const std::string& value) -> std::optional<Error> {
     given.emplace_back(option.letter ? std::string("-") + option.letter : "--" + option.name, option.of);
-    if (const auto wrong = option.take(value)) return bad(shown(option) + " " + *wrong, "write it like " + example(option));
+    if (const auto wrong = option.take(value))
+      return bad(shown(option) + " " + *wrong, "write it like " + example(option));
     return {};
   };
   for (std::size_t k = 0; k < args.size(); ++k) {
     const std::string& arg = args[k];
-    if (arg.size() < 2 || arg[0] != '-') return bad("'" + arg + "' is no option", "the test file is named with -o " + (arg.empty() ? "FILE" : arg));
+    if (arg.size() < 2 || arg[0] != '-')
+      return bad("'" + arg + "' is no option", "the test file is named with -o " + (arg.empty() ? "FILE" : arg));
     const bool is_long = arg[1] == '-';
     const std::size_t equals = is_long ? arg.find('=') : std::string::npos;
     if (is_long) {
       const std::string name = arg.substr(2, equals == std::string::npos ? equals : equals - 2);
-      const auto it = std::find_if(options.begin(), options.end(), [&](const Option& option) { return option.name == name; });
+      const auto it =
+          std::find_if(options.begin(), options.end(), [&](const Option& option) { return option.name == name; });
       if (it == options.end()) {
         const std::string meant = nearest(name, options);
-        return bad("there is no option --" + name, meant.empty() ? "see sonde-ioload --help" : "did you mean --" + meant + "?");
+        return bad("there is no option --" + name,
+                   meant.empty() ? "see sonde-ioload --help" : "did you mean --" + meant + "?");
       }
-      if (it->value.empty() && equals != std::string::npos) return bad("--" + name + " takes no value", "write --" + name);
+      if (it->value.empty() && equals != std::string::npos)
+        return bad("--" + name + " takes no value", "write --" + name);
       if (!it->value.empty() && equals == std::string::npos && k + 1 == args.size())
         return bad("--" + name + " needs a value, " + it->value, "write it like " + example(*it));
-      const std::string value = it->value.empty() ? "" : equals != std::string::npos ? arg.substr(equals + 1) : args[++k];
+      const std::string value = it->value.empty()             ? ""
+                                : equals != std::string::npos ? arg.substr(equals + 1)
+                                                              : args[++k];
       if (auto error = use(*it, value)) return *error;
       continue;
     }
     // -wrk, -t 4k, -t4k, and -t=4k, which IOR takes too
     for (std::size_t at = 1; at < arg.size(); ++at) {
-      const auto it = std::find_if(options.begin(), options.end(), [&](const Option& option) { return option.letter == arg[at]; });
+      const auto it =
+          std::find_if(options.begin(), options.end(), [&](const Option& option) { return option.letter == arg[at]; });
       if (it == options.end()) {
         if (only_in_ior.find(arg[at]) != std::string_view::npos)
-          return bad(std::string("IOR's -") + arg[at] + " is not among the options here", "leave it out; see sonde-ioload --help for those that are");
+          return bad(std::string("IOR's -") + arg[at] + " is not among the options here",
+                     "leave it out; see sonde-ioload --help for those that are");
         return bad(std::string("there is no option -") + arg[at] + (arg.size() > 2 ? " (in " + arg + ")" : ""));
       }
       if (it->value.empty()) {
@@ -341,8 +363,8 @@ std::string help_text() {
          "Exit codes: 0 done, 1 wrong data found, 2 wrong usage, 3 I/O failed.\n";
 }
 
-Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text, std::string_view file_name,
-                       std::map<std::string, std::string>& hints) {
+Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text,
+                       std::string_view file_name, std::map<std::string, std::string>& hints) {
   constexpr std::string_view prefix = "IOR_HINT__MPI__", other = "IOR_HINT__GPFS__";
   auto strip = [](std::string text) {
     const auto first = text.find_first_not_of(" \t\r\"");
@@ -361,14 +383,17 @@ Result<void> add_hints(const std::vector<std::string>& environment, std::string_
     file_text.remove_prefix(std::min(end + 1, file_text.size()));
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    if (line.starts_with("setenv ") || line.starts_with("setenv\t") || line.starts_with("export ")) line = strip(line.substr(7));
+    if (line.starts_with("setenv ") || line.starts_with("setenv\t") || line.starts_with("export "))
+      line = strip(line.substr(7));
     const std::size_t at = line.find_first_of("= \t");
     const std::string name = line.substr(0, at);
     std::string value = at == std::string::npos ? "" : strip(line.substr(at));
     if (value.starts_with('=')) value = strip(value.substr(1));
     if (name.starts_with(other)) continue;
     if (!name.starts_with(prefix) || name.size() == prefix.size() || value.empty())
-      return Error{"ioload.bad_hint", "line " + std::to_string(number) + " of " + std::string(file_name) + " is no hint: '" + line.substr(0, 60) + "'",
+      return Error{"ioload.bad_hint",
+                   "line " + std::to_string(number) + " of " + std::string(file_name) + " is no hint: '" +
+                       line.substr(0, 60) + "'",
                    "write it like IOR_HINT__MPI__cb_nodes=4"};
     hints[name.substr(prefix.size())] = value;
   }

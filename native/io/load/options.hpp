@@ -1,6 +1,6 @@
 #pragma once
-/// sonde-ioload's command line, which people type: IOR's letters with IOR's defaults, and long names. One table makes the parser
-/// and --help. Any-thread.
+/// sonde-ioload's command line, which people type: IOR's letters with IOR's defaults, and long names. One table makes
+/// the parser and --help. Any-thread.
 
 #include <cstdint>
 #include <map>
@@ -55,10 +55,10 @@ Result<Options> parse_options(const std::vector<std::string>& args);
 /// The text of --help, at most 80 columns wide.
 std::string help_text();
 
-/// Adds hints of `environment` ("NAME=VALUE" each) and of the text of a hints file, which wins, to `hints`. A line of the file is
-/// what IOR takes: `setenv IOR_HINT__MPI__name value` or `IOR_HINT__MPI__name=value`; '#' begins a comment. A hint of GPFS, which
-/// IOR knows as well, is left out. Error: ioload.bad_hint.
-Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text, std::string_view file_name,
-                       std::map<std::string, std::string>& hints);
+/// Adds hints of `environment` ("NAME=VALUE" each) and of the text of a hints file, which wins, to `hints`. A line of
+/// the file is what IOR takes: `setenv IOR_HINT__MPI__name value` or `IOR_HINT__MPI__name=value`; '#' begins a comment.
+/// A hint of GPFS, which IOR knows as well, is left out. Error: ioload.bad_hint.
+Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text,
+                       std::string_view file_name, std::map<std::string, std::string>& hints);
 
 }  // namespace sonde::ioload

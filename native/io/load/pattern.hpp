@@ -1,7 +1,7 @@
 #pragma once
-/// The data that are written: 8-byte words, each a function of a seed and of its place, so that a word that is missing, misplaced,
-/// stale or of another file is told from the right one. Word k of a stream is the k-th number of core's Random(key), to which
-/// SplitMix64 can jump. Any-thread.
+/// The data that are written: 8-byte words, each a function of a seed and of its place, so that a word that is missing,
+/// misplaced, stale or of another file is told from the right one. Word k of a stream is the k-th number of core's
+/// Random(key), to which SplitMix64 can jump. Any-thread.
 
 #include <cstdint>
 #include <cstring>
@@ -32,7 +32,8 @@ class Pattern {
   }
 
   /// How many of `words`, read at `offset`, are wrong; the first goes to `first` where that is empty.
-  std::uint64_t compare(std::span<const std::uint64_t> words, std::uint64_t offset, std::optional<Mismatch>& first) const {
+  std::uint64_t compare(std::span<const std::uint64_t> words, std::uint64_t offset,
+                        std::optional<Mismatch>& first) const {
     Random numbers(key_ + offset / 8 * step);
     std::uint64_t wrong = 0;
     for (std::size_t k = 0; k < words.size(); ++k) {

@@ -11,13 +11,15 @@
 namespace sonde::ioload {
 
 Result<void> write_all(int fd, const std::string& path, const void* data, std::size_t bytes, std::uint64_t at) {
-  return move_all("write", path, bytes, at,
-                  [&](std::size_t done, off_t where) { return ::pwrite(fd, static_cast<const char*>(data) + done, bytes - done, where); });
+  return move_all("write", path, bytes, at, [&](std::size_t done, off_t where) {
+    return ::pwrite(fd, static_cast<const char*>(data) + done, bytes - done, where);
+  });
 }
 
 Result<void> read_all(int fd, const std::string& path, void* data, std::size_t bytes, std::uint64_t at) {
-  return move_all("read", path, bytes, at,
-                  [&](std::size_t done, off_t where) { return ::pread(fd, static_cast<char*>(data) + done, bytes - done, where); });
+  return move_all("read", path, bytes, at, [&](std::size_t done, off_t where) {
+    return ::pread(fd, static_cast<char*>(data) + done, bytes - done, where);
+  });
 }
 
 namespace {

@@ -87,17 +87,32 @@ std::string object(const std::map<std::string, std::string>& texts) {
 
 JsonLine head(const char* kind, const Circumstances& c) {
   JsonLine out;
-  out.add("schema", "ioload/1").add("program", "sonde-ioload").add("version", SONDE_VERSION).add("workload", kind)
-      .add("command", c.command).add("began_utc", c.began_utc).add("finished_utc", utc_now()).add("host", c.host)
-      .add("mpi", c.mpi).add("mpi_version", c.mpi_version).add("tasks", c.tasks).add("nodes", c.nodes)
-      .add("tasks_per_node", c.tasks_per_node).add("oversubscribed", c.oversubscribed);
+  out.add("schema", "ioload/1")
+      .add("program", "sonde-ioload")
+      .add("version", SONDE_VERSION)
+      .add("workload", kind)
+      .add("command", c.command)
+      .add("began_utc", c.began_utc)
+      .add("finished_utc", utc_now())
+      .add("host", c.host)
+      .add("mpi", c.mpi)
+      .add("mpi_version", c.mpi_version)
+      .add("tasks", c.tasks)
+      .add("nodes", c.nodes)
+      .add("tasks_per_node", c.tasks_per_node)
+      .add("oversubscribed", c.oversubscribed);
   return out;
 }
 
 std::string first_wrong(int rank, const std::string& file, const Mismatch& first) {
   if (rank < 0) return "null";
-  return JsonLine().add("rank", rank).add("file", file).add("offset_B", first.offset).add("expected", hex(first.expected))
-      .add("found", hex(first.found)).text();
+  return JsonLine()
+      .add("rank", rank)
+      .add("file", file)
+      .add("offset_B", first.offset)
+      .add("expected", hex(first.expected))
+      .add("found", hex(first.found))
+      .text();
 }
 
 }  // namespace
@@ -120,7 +135,7 @@ void print_start(const Circumstances& c, const std::string& file) {
   line("Machine", std::string(system.sysname) + " " + system.nodename);
   line("MPI", c.mpi_version);
   line("Path", file);
-  struct statvfs space {};
+  struct statvfs space{};
   if (files().space(folder_of(file), space) == 0 && space.f_blocks > 0) {
     const double blocks = static_cast<double>(space.f_blocks);
     char used[32];
@@ -151,8 +166,10 @@ void print_options(const Options& o, const Circumstances& c, const IorResults& r
   if (o.stonewall_s > 0) line("stonewalling time", cell(o.stonewall_s) + " s");
   std::printf(
       "\nResults:\n\n"
-      "access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n"
-      "------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----\n");
+      "access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   "
+      "iter\n"
+      "------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   "
+      "----\n");
   std::fflush(stdout);
 }
 
@@ -163,10 +180,11 @@ void print_hints(const std::map<std::string, std::string>& hints) {
 }
 
 void print_phase(const Options& o, const Phase& p) {
-  std::printf("%-9s %-10s %-10s %-11s %-10s %-10s %-10s %-10s %-10s %-10s %-4llu\n", p.write ? "write" : "read", cell(p.rate_B_per_s() / MiB).c_str(),
-              cell(p.per_s(p.move_s)).c_str(), cell(p.latency_s).c_str(), cell(static_cast<double>(o.block) / 1024).c_str(),
-              cell(static_cast<double>(o.transfer) / 1024).c_str(), cell(p.open_s).c_str(), cell(p.move_s).c_str(), cell(p.close_s).c_str(),
-              cell(p.total_s).c_str(), static_cast<unsigned long long>(p.iteration));
+  std::printf("%-9s %-10s %-10s %-11s %-10s %-10s %-10s %-10s %-10s %-10s %-4llu\n", p.write ? "write" : "read",
+              cell(p.rate_B_per_s() / MiB).c_str(), cell(p.per_s(p.move_s)).c_str(), cell(p.latency_s).c_str(),
+              cell(static_cast<double>(o.block) / 1024).c_str(), cell(static_cast<double>(o.transfer) / 1024).c_str(),
+              cell(p.open_s).c_str(), cell(p.move_s).c_str(), cell(p.close_s).c_str(), cell(p.total_s).c_str(),
+              static_cast<unsigned long long>(p.iteration));
   std::fflush(stdout);
 }
 
@@ -175,9 +193,11 @@ void print_check(const Check& check) {
   if (check.rank < 0) {
     std::printf("verified  %s after %s: all as it should be\n", format_size(check.bytes).c_str(), after);
   } else {
-    std::printf("verified  %s after %s: %llu WRONG 8-byte words; first %s at byte %llu (rank %d): expected %s, found %s\n",
-                format_size(check.bytes).c_str(), after, static_cast<unsigned long long>(check.wrong_words), check.file.c_str(),
-                static_cast<unsigned long long>(check.first.offset), check.rank, hex(check.first.expected).c_str(), hex(check.first.found).c_str());
+    std::printf(
+        "verified  %s after %s: %llu WRONG 8-byte words; first %s at byte %llu (rank %d): expected %s, found %s\n",
+        format_size(check.bytes).c_str(), after, static_cast<unsigned long long>(check.wrong_words), check.file.c_str(),
+        static_cast<unsigned long long>(check.first.offset), check.rank, hex(check.first.expected).c_str(),
+        hex(check.first.found).c_str());
   }
   std::fflush(stdout);
 }
@@ -187,12 +207,14 @@ void print_summary(const Options& o, const Circumstances& c, const IorResults& r
   if (!found.empty()) std::printf("\n");
   for (const Operation& operation : found) {
     const double most = spread(operation.rates).most;
-    std::printf("%-11s%.2f MiB/sec (%.2f MB/sec)\n", operation.name[0] == 'w' ? "Max Write:" : "Max Read:", most / MiB, most / 1e6);
+    std::printf("%-11s%.2f MiB/sec (%.2f MB/sec)\n", operation.name[0] == 'w' ? "Max Write:" : "Max Read:", most / MiB,
+                most / 1e6);
   }
   if (!found.empty())
     std::printf(
         "\nSummary of all tests:\n"
-        "Operation   Max(MiB)   Min(MiB)  Mean(MiB)     StdDev   Max(OPs)   Min(OPs)  Mean(OPs)     StdDev    Mean(s) Stonewall(s) "
+        "Operation   Max(MiB)   Min(MiB)  Mean(MiB)     StdDev   Max(OPs)   Min(OPs)  Mean(OPs)     StdDev    Mean(s) "
+        "Stonewall(s) "
         "Stonewall(MiB) #Tasks tPN reps fPP reord reordoff segcnt   blksiz    xsize aggs(MiB)   API\n");
   for (const Operation& operation : found) {
     const Spread rate = spread(operation.rates), transfers = spread(operation.transfers);
@@ -200,13 +222,16 @@ void print_summary(const Options& o, const Circumstances& c, const IorResults& r
     for (const Phase& phase : r.phases)
       if (phase.write == (operation.name[0] == 'w')) bytes = std::max(bytes, phase.bytes);
     const bool wall = o.stonewall_s > 0;
-    std::printf("%-9s %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.5f ", operation.name, rate.most / MiB, rate.least / MiB,
-                rate.mean / MiB, rate.sd / MiB, transfers.most, transfers.least, transfers.mean, transfers.sd, stats::mean(operation.times));
-    std::printf("%12s %14s ", wall ? cell(o.stonewall_s).c_str() : "NA", wall ? cell(static_cast<double>(bytes) / MiB).c_str() : "NA");
-    std::printf("%6d %3d %4llu %3d %5d %8llu %6llu %8llu %8llu %9.1f %5s\n", c.tasks, c.tasks_per_node, static_cast<unsigned long long>(o.repetitions),
-                o.per_process, o.shift, static_cast<unsigned long long>(o.shift_nodes), static_cast<unsigned long long>(o.segments),
-                static_cast<unsigned long long>(o.block), static_cast<unsigned long long>(o.transfer), static_cast<double>(r.file_bytes) / MiB,
-                to_string(o.api));
+    std::printf("%-9s %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.5f ", operation.name, rate.most / MiB,
+                rate.least / MiB, rate.mean / MiB, rate.sd / MiB, transfers.most, transfers.least, transfers.mean,
+                transfers.sd, stats::mean(operation.times));
+    std::printf("%12s %14s ", wall ? cell(o.stonewall_s).c_str() : "NA",
+                wall ? cell(static_cast<double>(bytes) / MiB).c_str() : "NA");
+    std::printf("%6d %3d %4llu %3d %5d %8llu %6llu %8llu %8llu %9.1f %5s\n", c.tasks, c.tasks_per_node,
+                static_cast<unsigned long long>(o.repetitions), o.per_process, o.shift,
+                static_cast<unsigned long long>(o.shift_nodes), static_cast<unsigned long long>(o.segments),
+                static_cast<unsigned long long>(o.block), static_cast<unsigned long long>(o.transfer),
+                static_cast<double>(r.file_bytes) / MiB, to_string(o.api));
   }
   std::printf("\n");
   line("Finished", utc_now());
@@ -230,8 +255,10 @@ void print_bt_start(const Options& o, const Circumstances& c, const BtResults& r
 
 void print_bt(const Options& o, const Circumstances& c, const BtResults& r) {
   if (r.rank >= 0)
-    std::printf("%llu WRONG 8-byte words; first %s at byte %llu (rank %d): expected %s, found %s\n", static_cast<unsigned long long>(r.wrong_words),
-                r.file.c_str(), static_cast<unsigned long long>(r.first.offset), r.rank, hex(r.first.expected).c_str(), hex(r.first.found).c_str());
+    std::printf("%llu WRONG 8-byte words; first %s at byte %llu (rank %d): expected %s, found %s\n",
+                static_cast<unsigned long long>(r.wrong_words), r.file.c_str(),
+                static_cast<unsigned long long>(r.first.offset), r.rank, hex(r.first.expected).c_str(),
+                hex(r.first.found).c_str());
   const double megabytes = static_cast<double>(r.bytes) / 1e6;
   std::printf("BTIO -- statistics:\n");
   auto number = [](const char* name, double value) { std::printf("   %-24s: %14.6f\n", name, value); };
@@ -257,11 +284,26 @@ void print_bt(const Options& o, const Circumstances& c, const BtResults& r) {
 std::string json_of(const Options& o, const Circumstances& c, const IorResults& r) {
   JsonLine out = head("ior", c);
   JsonLine options;
-  options.add("api", to_string(o.api)).add("file", o.file).add("transfer_B", o.transfer).add("block_B", o.block).add("segments", o.segments)
-      .add("aggregate_B", r.file_bytes).add("file_per_process", o.per_process).add("collective", o.collective).add("file_view", o.file_view)
-      .add("random", o.random).add("shift_tasks", o.shift).add("shift_ranks", r.shift).add("fsync", o.fsync).add("barriers", o.barriers)
-      .add("multi_file", o.multi_file).add("use_existing", o.use_existing).add("keep", o.keep).add("repetitions", o.repetitions)
-      .add("seed", o.seed).add("delay_s", o.delay_s);
+  options.add("api", to_string(o.api))
+      .add("file", o.file)
+      .add("transfer_B", o.transfer)
+      .add("block_B", o.block)
+      .add("segments", o.segments)
+      .add("aggregate_B", r.file_bytes)
+      .add("file_per_process", o.per_process)
+      .add("collective", o.collective)
+      .add("file_view", o.file_view)
+      .add("random", o.random)
+      .add("shift_tasks", o.shift)
+      .add("shift_ranks", r.shift)
+      .add("fsync", o.fsync)
+      .add("barriers", o.barriers)
+      .add("multi_file", o.multi_file)
+      .add("use_existing", o.use_existing)
+      .add("keep", o.keep)
+      .add("repetitions", o.repetitions)
+      .add("seed", o.seed)
+      .add("delay_s", o.delay_s);
   if (o.stonewall_s > 0) options.add("stonewall_s", o.stonewall_s);
   else options.raw("stonewall_s", "null");
   options.raw("hints", object(o.hints));
@@ -271,28 +313,51 @@ std::string json_of(const Options& o, const Circumstances& c, const IorResults& 
 
   std::vector<std::string> rows;
   for (const Phase& p : r.phases)
-    rows.push_back(JsonLine().add("access", p.write ? "write" : "read").add("iteration", p.iteration).add("bytes", p.bytes)
-                       .add("transfers", p.transfers).add("bandwidth_MiB_per_s", p.rate_B_per_s() / MiB).add("transfers_per_s", p.per_s(p.move_s))
-                       .add("latency_s", p.latency_s).add("open_s", p.open_s).add("move_s", p.move_s).add("close_s", p.close_s)
-                       .add("total_s", p.total_s).add("filling_s", p.filling_s).text());
+    rows.push_back(JsonLine()
+                       .add("access", p.write ? "write" : "read")
+                       .add("iteration", p.iteration)
+                       .add("bytes", p.bytes)
+                       .add("transfers", p.transfers)
+                       .add("bandwidth_MiB_per_s", p.rate_B_per_s() / MiB)
+                       .add("transfers_per_s", p.per_s(p.move_s))
+                       .add("latency_s", p.latency_s)
+                       .add("open_s", p.open_s)
+                       .add("move_s", p.move_s)
+                       .add("close_s", p.close_s)
+                       .add("total_s", p.total_s)
+                       .add("filling_s", p.filling_s)
+                       .text());
   out.raw("iterations", list(rows));
 
   std::uint64_t wrong = 0;
   rows.clear();
   for (const Check& check : r.checks) {
     wrong += check.wrong_words;
-    rows.push_back(JsonLine().add("after", check.write ? "write" : "read").add("iteration", check.iteration).add("bytes", check.bytes)
-                       .add("wrong_words", check.wrong_words).raw("first", first_wrong(check.rank, check.file, check.first)).text());
+    rows.push_back(JsonLine()
+                       .add("after", check.write ? "write" : "read")
+                       .add("iteration", check.iteration)
+                       .add("bytes", check.bytes)
+                       .add("wrong_words", check.wrong_words)
+                       .raw("first", first_wrong(check.rank, check.file, check.first))
+                       .text());
   }
   out.raw("checks", list(rows));
 
   rows.clear();
   for (const Operation& operation : operations(r)) {
     const Spread rate = spread(operation.rates), transfers = spread(operation.transfers);
-    rows.push_back(JsonLine().add("access", operation.name).add("max_MiB_per_s", rate.most / MiB).add("min_MiB_per_s", rate.least / MiB)
-                       .add("mean_MiB_per_s", rate.mean / MiB).add("sd_MiB_per_s", rate.sd / MiB).add("max_transfers_per_s", transfers.most)
-                       .add("min_transfers_per_s", transfers.least).add("mean_transfers_per_s", transfers.mean)
-                       .add("sd_transfers_per_s", transfers.sd).add("mean_s", stats::mean(operation.times)).text());
+    rows.push_back(JsonLine()
+                       .add("access", operation.name)
+                       .add("max_MiB_per_s", rate.most / MiB)
+                       .add("min_MiB_per_s", rate.least / MiB)
+                       .add("mean_MiB_per_s", rate.mean / MiB)
+                       .add("sd_MiB_per_s", rate.sd / MiB)
+                       .add("max_transfers_per_s", transfers.most)
+                       .add("min_transfers_per_s", transfers.least)
+                       .add("mean_transfers_per_s", transfers.mean)
+                       .add("sd_transfers_per_s", transfers.sd)
+                       .add("mean_s", stats::mean(operation.times))
+                       .text());
   }
   out.raw("summary", list(rows));
   out.add("wrong_words", wrong);
@@ -302,18 +367,34 @@ std::string json_of(const Options& o, const Circumstances& c, const IorResults& 
 std::string json_of(const Options& o, const Circumstances& c, const BtResults& r) {
   JsonLine out = head("bt-io", c);
   JsonLine options;
-  options.add("class", std::string(1, o.problem)).add("mode", to_string(o.mode)).add("file", o.file).add("points", r.points)
-      .add("steps", r.steps).add("interval_steps", o.interval).add("compute_s", o.compute_s).add("keep", o.keep).add("seed", o.seed)
+  options.add("class", std::string(1, o.problem))
+      .add("mode", to_string(o.mode))
+      .add("file", o.file)
+      .add("points", r.points)
+      .add("steps", r.steps)
+      .add("interval_steps", o.interval)
+      .add("compute_s", o.compute_s)
+      .add("keep", o.keep)
+      .add("seed", o.seed)
       .raw("hints", object(o.hints));
   if (o.show_hints) options.raw("hints_of_file", object(r.hints));
   out.raw("options", options.text());
   std::vector<std::string> rows;
   for (std::size_t k = 0; k < r.dump_s.size(); ++k)
-    rows.push_back(JsonLine().add("dump", k).add("step", std::min((k + 1) * o.interval, r.steps)).add("write_s", r.dump_s[k]).text());
+    rows.push_back(JsonLine()
+                       .add("dump", k)
+                       .add("step", std::min((k + 1) * o.interval, r.steps))
+                       .add("write_s", r.dump_s[k])
+                       .text());
   out.raw("dumps", list(rows));
-  out.add("bytes", r.bytes).add("total_s", r.total_s).add("io_s", r.io_s).add("verify_s", r.verify_s)
+  out.add("bytes", r.bytes)
+      .add("total_s", r.total_s)
+      .add("io_s", r.io_s)
+      .add("verify_s", r.verify_s)
       .add("rate_MB_per_s", r.io_s > 0 ? static_cast<double>(r.bytes) / 1e6 / r.io_s : 0)
-      .add("verification", r.rank < 0 ? "SUCCESSFUL" : "FAILED").add("wrong_words", r.wrong_words).raw("first", first_wrong(r.rank, r.file, r.first));
+      .add("verification", r.rank < 0 ? "SUCCESSFUL" : "FAILED")
+      .add("wrong_words", r.wrong_words)
+      .raw("first", first_wrong(r.rank, r.file, r.first));
   return out.text() + "\n";
 }
 
@@ -332,7 +413,8 @@ Result<void> write_whole(const std::string& path, const std::string& text) {
   }
   if (well) return {};
   if (file != nullptr) std::remove(part.c_str());
-  return Error{"ioload.cannot_write", "cannot write " + path + ": " + std::strerror(why), "name another file with --json"};
+  return Error{"ioload.cannot_write", "cannot write " + path + ": " + std::strerror(why),
+               "name another file with --json"};
 }
 
 }  // namespace sonde::ioload

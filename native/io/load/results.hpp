@@ -1,6 +1,6 @@
 #pragma once
-/// What a run came to, and how it is told: tables for people with IOR's columns, one JSON document for programs. Rank 0 alone tells.
-/// Owner-thread.
+/// What a run came to, and how it is told: tables for people with IOR's columns, one JSON document for programs. Rank 0
+/// alone tells. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -45,8 +45,8 @@ struct Check {
 };
 
 struct IorResults {
-  int shift = 0;  ///< of -C, in ranks
-  std::uint64_t file_bytes = 0;  ///< of all files of one repetition
+  int shift = 0;                             ///< of -C, in ranks
+  std::uint64_t file_bytes = 0;              ///< of all files of one repetition
   std::map<std::string, std::string> hints;  ///< of the open file; empty where they were not asked for
   std::vector<Phase> phases;
   std::vector<Check> checks;

@@ -17,8 +17,7 @@ namespace sonde::ioload {
 
 namespace {
 
-template <typename T>
-T reduced(T value, MPI_Datatype type, MPI_Op op, MpiTeam& team) {
+template <typename T> T reduced(T value, MPI_Datatype type, MPI_Op op, MpiTeam& team) {
   T all{};
   MPI_Request request;
   MPI_Iallreduce(&value, &all, 1, type, op, team.comm(), &request);
@@ -43,21 +42,25 @@ std::optional<Error> wrong_for_ranks(const Options& o, int ranks) {
   if (!o.bt_io) {
     const auto tasks = static_cast<std::uint64_t>(ranks);
     if (!o.per_process && o.block > (UINT64_C(1) << 62) / o.segments / tasks)
-      return Error{"ioload.bad_option", "-b, -s and " + std::to_string(ranks) + " ranks come to more than 2^62 B", "take a smaller -b or -s"};
+      return Error{"ioload.bad_option", "-b, -s and " + std::to_string(ranks) + " ranks come to more than 2^62 B",
+                   "take a smaller -b or -s"};
     return std::nullopt;
   }
   const int side = side_of(ranks);
   if (side == 0) {
     int below = 1;
     while ((below + 1) * (below + 1) < ranks) ++below;
-    return Error{"ioload.bad_option", "BT-IO deals its grid to a square number of ranks, and there are " + std::to_string(ranks),
-                 "take mpirun -n " + std::to_string(below * below) + " or -n " + std::to_string((below + 1) * (below + 1))};
+    return Error{
+        "ioload.bad_option", "BT-IO deals its grid to a square number of ranks, and there are " + std::to_string(ranks),
+        "take mpirun -n " + std::to_string(below * below) + " or -n " + std::to_string((below + 1) * (below + 1))};
   }
   if (side > bt_points(o.problem))
     return Error{"ioload.bad_option",
-                 std::string("class ") + o.problem + " has " + std::to_string(bt_points(o.problem)) + " grid points a side, and " +
-                     std::to_string(ranks) + " ranks cut each side into " + std::to_string(side),
-                 "take --class with more points, or at most " + std::to_string(bt_points(o.problem) * bt_points(o.problem)) + " ranks"};
+                 std::string("class ") + o.problem + " has " + std::to_string(bt_points(o.problem)) +
+                     " grid points a side, and " + std::to_string(ranks) + " ranks cut each side into " +
+                     std::to_string(side),
+                 "take --class with more points, or at most " +
+                     std::to_string(bt_points(o.problem) * bt_points(o.problem)) + " ranks"};
   return std::nullopt;
 }
 
@@ -73,8 +76,7 @@ void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tid
 void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool removes) {
   if (!removes || ::unlink(path.c_str()) == 0)
     tell({error.code, "rank " + std::to_string(team.rank()) + ": " + error.what, error.hint});
-  else
-    ::sleep(1);  // whoever removed it is telling, and is to come to an end of that
+  else ::sleep(1);  // whoever removed it is telling, and is to come to an end of that
   MPI_Abort(team.comm(), exit_failed);
   std::_Exit(exit_failed);
 }
@@ -84,10 +86,11 @@ Result<void> TestFile::prepare(const std::string& path) {
   std::optional<Error> error;
   int there = 0;
   if (!shared_ || team_->rank() == 0) {
-    struct stat found {};
+    struct stat found{};
     there = files().look(path, found) == 0;
     if (there && !S_ISREG(found.st_mode))
-      error = file_error("remove", path, S_ISDIR(found.st_mode) ? "it is a folder" : "it is no regular file", S_ISDIR(found.st_mode) ? EISDIR : 0);
+      error = file_error("remove", path, S_ISDIR(found.st_mode) ? "it is a folder" : "it is no regular file",
+                         S_ISDIR(found.st_mode) ? EISDIR : 0);
     else if (const int number = there && !existing_ ? files().remove(path) : 0)
       error = file_error("remove", path, number);
   }
@@ -98,8 +101,7 @@ Result<void> TestFile::prepare(const std::string& path) {
   }
   mine_ = !keep_ && !(existing_ && there) && !error;
   const bool guarded = mine_ && files().has_paths();
-  if (guarded && !shared_ && !existing_)
-    guard_of_rank(path, team_->rank(), team_->size());
+  if (guarded && !shared_ && !existing_) guard_of_rank(path, team_->rank(), team_->size());
   else if (guarded)  // with -E a rank knows only of its own that it was not there before
     guard(path);
   if (error) return *error;
@@ -109,7 +111,8 @@ Result<void> TestFile::prepare(const std::string& path) {
 Result<void> TestFile::remove() {
   const bool mine = std::exchange(mine_, false);
   // A shared file is removed by rank 0, after the others are done with it.
-  if (const int number = remove_now(path_, mine && (!shared_ || team_->rank() == 0))) return file_error("remove", path_, number);
+  if (const int number = remove_now(path_, mine && (!shared_ || team_->rank() == 0)))
+    return file_error("remove", path_, number);
   return {};
 }
 
@@ -119,10 +122,11 @@ void TestFile::leave() {
 }
 
 Result<void> all_there(const std::string& path, std::uint64_t due_bytes) {
-  struct stat found {};
+  struct stat found{};
   if (const int number = files().look(path, found)) return file_error("write", path, number);
   if (static_cast<std::uint64_t>(found.st_size) >= due_bytes) return {};
-  const std::string lost = "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size);
+  const std::string lost =
+      "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size);
   const int number = likely_errno("write", path, 0);
   return file_error("write", path, number ? std::strerror(number) + (" (" + lost + ")") : lost, number);
 }

@@ -16,8 +16,7 @@ constexpr unsigned batches = 8;
   return size;
 }
 
-template <typename Call>
-std::uint64_t batch(Call call) {
+template <typename Call> std::uint64_t batch(Call call) {
   const auto begin = static_cast<std::uint64_t>(ticks());
   for (long k = 0; k < static_cast<long>(cost_calls); ++k) call(k, k, k);
   return static_cast<std::uint64_t>(ticks()) - begin;

@@ -11,8 +11,8 @@ namespace sonde::io {
 
 inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
 
-/// A value that lies in a register, or is none: read without a branch, ((bits & keep) ^ sign) - less. With `sign` and `less` the
-/// sign's bit of a narrow number its sign is extended; with `keep` 0 the value is -less whatever lies there.
+/// A value that lies in a register, or is none: read without a branch, ((bits & keep) ^ sign) - less. With `sign` and
+/// `less` the sign's bit of a narrow number its sign is extended; with `keep` 0 the value is -less whatever lies there.
 struct Reading {
   std::uint64_t keep = 0, sign = 0, less = 0;
 };
@@ -26,7 +26,8 @@ struct alignas(128) Function {
   Reading size, offset, file;
   std::uint64_t number;
   std::uint16_t size_at, offset_at, file_at;  ///< where the bits lie, B from the begin of Arguments
-  bool quick;             ///< these, and the result, tell all that its rule asks for, and time is a register of the processor: a thunk's work
+  bool quick;  ///< these, and the result, tell all that its rule asks for, and time is a register of the processor: a
+               ///< thunk's work
   bool size_is_result, file_is_result;
   bool narrow;            ///< its result is an i32
   std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
@@ -42,9 +43,10 @@ extern bool tracing;
 extern int (*mpi_type_size)(std::uint64_t type, int* bytes);
 extern std::uint64_t (*mpi_type_f2c)(std::int32_t type);
 
-/// What an HDF5 library tells of a request: the one that the traced function belongs to, for a process may hold several.
+/// What an HDF5 library tells of a request: the one that the traced function belongs to, for a process may hold
+/// several.
 struct Hdf5 {
-  std::uint64_t low, high;  ///< where its code lies
+  std::uint64_t low, high;    ///< where its code lies
   int (*kind)(std::int64_t);  ///< positive of what there is; H5Iis_valid of 1.10 denies the types that HDF5 made itself
   std::size_t (*type_bytes)(std::int64_t);
   std::int64_t (*points)(std::int64_t);
@@ -82,6 +84,8 @@ namespace sonde::io {
 
 inline constexpr std::size_t thunk_bytes = 16;
 inline constexpr unsigned vfork_function = most_functions;  ///< a number that no function has
-inline void* thunk(unsigned number) { return number == vfork_function ? sonde_io_vfork : sonde_io_thunks + thunk_bytes * number; }
+inline void* thunk(unsigned number) {
+  return number == vfork_function ? sonde_io_vfork : sonde_io_thunks + thunk_bytes * number;
+}
 
 }  // namespace sonde::io

@@ -26,9 +26,11 @@ namespace sonde::io {
 namespace {
 
 #if defined(__x86_64__)
-constexpr std::uint32_t word_64 = R_X86_64_64, global_data = R_X86_64_GLOB_DAT, jump_slot = R_X86_64_JUMP_SLOT, relative = R_X86_64_RELATIVE;
+constexpr std::uint32_t word_64 = R_X86_64_64, global_data = R_X86_64_GLOB_DAT, jump_slot = R_X86_64_JUMP_SLOT,
+                        relative = R_X86_64_RELATIVE;
 #elif defined(__aarch64__)
-constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_DAT, jump_slot = R_AARCH64_JUMP_SLOT, relative = R_AARCH64_RELATIVE;
+constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_DAT, jump_slot = R_AARCH64_JUMP_SLOT,
+                        relative = R_AARCH64_RELATIVE;
 #endif
 
 /// A loaded object's dynamic section, addresses as they are in memory.
@@ -48,26 +50,25 @@ struct Object {
   std::uintptr_t base = 0;
   const char* path = "";
   const char* name = "";  ///< without folders
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
   const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
-  const ElfW(Half)* versions = nullptr;    ///< of each symbol the number of its version; null: no versions here
-  const ElfW(Verneed)* needed = nullptr;  ///< versions that symbols of other objects are wanted in
-  const ElfW(Verdef)* defined = nullptr;  ///< versions of its own symbols
-  bool symbolic = false;                  ///< what it has itself it takes for itself
-  const ElfW(Rela)* plain = nullptr;
-  const ElfW(Rela)* plt = nullptr;
-  const ElfW(Relr)* packed = nullptr;
+  const ElfW(Half) * versions = nullptr;   ///< of each symbol the number of its version; null: no versions here
+  const ElfW(Verneed) * needed = nullptr;  ///< versions that symbols of other objects are wanted in
+  const ElfW(Verdef) * defined = nullptr;  ///< versions of its own symbols
+  bool symbolic = false;                   ///< what it has itself it takes for itself
+  const ElfW(Rela) * plain = nullptr;
+  const ElfW(Rela) * plt = nullptr;
+  const ElfW(Relr) * packed = nullptr;
   std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
-  const ElfW(Phdr)* segments = nullptr;
+  const ElfW(Phdr) * segments = nullptr;
   unsigned segment_count = 0;
 
   /// Walks through the hash table: for objects whose symbols are wanted.
   std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
 
   /// Calls `act` with each symbol that the GNU hash table has under this hash: all versions of a name.
-  template <typename Act>
-  void each_of_hash(std::uint32_t hash, Act act) const {
+  template <typename Act> void each_of_hash(std::uint32_t hash, Act act) const {
     const std::uint32_t buckets = gnu_hash[0], first = gnu_hash[1], filter = gnu_hash[2];
     if (buckets == 0 || filter == 0) return;
     const auto* bits = reinterpret_cast<const std::uint64_t*>(gnu_hash + 4);
@@ -82,8 +83,7 @@ struct Object {
     }
   }
 
-  template <typename Act>
-  void each_of_name(const char* name, std::uint32_t hash, Act act) const {
+  template <typename Act> void each_of_name(const char* name, std::uint32_t hash, Act act) const {
     const auto one = [&](std::uint32_t k) {
       if (std::strcmp(strings + symbols[k].st_name, name) == 0) act(k);
     };
@@ -103,8 +103,9 @@ struct Object {
     return own_version(number);
   }
 
-  /// The symbol that the loader takes of this object for a name that is wanted in a version, null for none: as do_lookup_x of glibc does,
-  /// which dlvsym does not, for it passes by what has no version in a library that has some, as a preloaded one mostly is. 0: none.
+  /// The symbol that the loader takes of this object for a name that is wanted in a version, null for none: as
+  /// do_lookup_x of glibc does, which dlvsym does not, for it passes by what has no version in a library that has some,
+  /// as a preloaded one mostly is. 0: none.
   std::uint32_t definition(const char* name, std::uint32_t hash, const char* version) const {
     std::uint32_t found = 0, newest = 0, several = 0;
     each_of_name(name, hash, [&](std::uint32_t k) {
@@ -147,8 +148,7 @@ struct Object {
 
  private:
   /// Lists of versions: each tells how far the next is, 0 at the last.
-  template <typename Entry>
-  static const Entry* next(const Entry* one, std::uint32_t bytes) {
+  template <typename Entry> static const Entry* next(const Entry* one, std::uint32_t bytes) {
     return bytes == 0 ? nullptr : reinterpret_cast<const Entry*>(reinterpret_cast<const char*>(one) + bytes);
   }
 
@@ -156,7 +156,8 @@ struct Object {
   const char* own_version(unsigned number) const {
     for (const auto* one = defined; one != nullptr; one = next(one, one->vd_next))
       if (one->vd_ndx == number && (one->vd_flags & VER_FLG_BASE) == 0)
-        return strings + reinterpret_cast<const ElfW(Verdaux)*>(reinterpret_cast<const char*>(one) + one->vd_aux)->vda_name;
+        return strings +
+               reinterpret_cast<const ElfW(Verdaux)*>(reinterpret_cast<const char*>(one) + one->vd_aux)->vda_name;
     return nullptr;
   }
 };
@@ -170,7 +171,8 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   object.segment_count = info.dlpi_phnum;
   const ElfW(Dyn)* dynamic = nullptr;
   for (unsigned k = 0; k < info.dlpi_phnum; ++k)
-    if (info.dlpi_phdr[k].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
+    if (info.dlpi_phdr[k].p_type == PT_DYNAMIC)
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
   if (dynamic == nullptr) return false;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     // The C library has put the base into these already; musl and the vDSO have not.
@@ -206,15 +208,16 @@ Counts known;
 /// Objects that were looked at. An address says more than a path: one file may be loaded twice, another in its place.
 struct Seen {
   std::uintptr_t base;
-  const ElfW(Sym)* symbols;
+  const ElfW(Sym) * symbols;
   bool here;
-  std::uint32_t late, late_count;  ///< its slots in `late`; all of its PLT where they found no room there: late_count is `untold` then
+  std::uint32_t late,
+      late_count;  ///< its slots in `late`; all of its PLT where they found no room there: late_count is `untold` then
 };
 Seen seen[4096];
 std::uint32_t seen_count;
 
-/// Slots that were unresolved when their object was patched, by the hash of the name that they are for: what is loaded later may give
-/// them a function. Never given back: an object that goes is not asked again.
+/// Slots that were unresolved when their object was patched, by the hash of the name that they are for: what is loaded
+/// later may give them a function. Never given back: an object that goes is not asked again.
 struct Late {
   std::uint32_t hash, entry;  ///< its relocation's number in the object's `plt`
 };
@@ -234,8 +237,8 @@ struct Names {
   void add(std::uint32_t hash) { bits[hash / 64 % 1024] |= std::uint64_t{1} << hash % 64; }
   bool may_hold(std::uint32_t hash) const { return bits[hash / 64 % 1024] >> hash % 64 & 1; }
 };
-/// Of names that functions have: most unresolved slots are somebody else's. And of those among them that are new: objects that were
-/// looked at before need to be asked for these alone.
+/// Of names that functions have: most unresolved slots are somebody else's. And of those among them that are new:
+/// objects that were looked at before need to be asked for these alone.
 Names names, new_names;
 
 std::uint32_t hashed(const char* name) {
@@ -244,7 +247,9 @@ std::uint32_t hashed(const char* name) {
   return h;
 }
 
-std::uint32_t at(std::uint64_t address) { return static_cast<std::uint32_t>((address * 0x9e3779b97f4a7c15u) >> 40) % places; }
+std::uint32_t at(std::uint64_t address) {
+  return static_cast<std::uint32_t>((address * 0x9e3779b97f4a7c15u) >> 40) % places;
+}
 
 std::uint32_t number_of(std::uint64_t address) {
   for (std::uint32_t k = at(address); place[k].number_and_one != 0; k = (k + 1) % places)
@@ -252,8 +257,8 @@ std::uint32_t number_of(std::uint64_t address) {
   return 0;
 }
 
-/// Lines of the file that tells what functions have which numbers, not written yet: a library may have hundreds. They are written before
-/// anything leads to those functions.
+/// Lines of the file that tells what functions have which numbers, not written yet: a library may have hundreds. They
+/// are written before anything leads to those functions.
 char lines[65536];
 std::size_t lines_bytes;
 
@@ -303,13 +308,28 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   if (rule != nullptr) keep_function(number, rule_number, name, object);
 }
 
-
 // ---- finding functions --------------------------------------------------------------------------
 
 /// Functions that return twice, or whose frame somebody else measures: they cannot be called from a thunk.
-constexpr const char* never_traced[] = {"setjmp",     "_setjmp",     "__sigsetjmp", "sigsetjmp", "vfork",       "__vfork",    "getcontext", "swapcontext",
-                                        "makecontext", "clone",       "__clone",     "clone3",    "mcount",      "_mcount",    "__fentry__", "__cyg_profile_func_enter",
-                                        "__cyg_profile_func_exit", "__tls_get_addr", "_dl_runtime_resolve"};
+constexpr const char* never_traced[] = {"setjmp",
+                                        "_setjmp",
+                                        "__sigsetjmp",
+                                        "sigsetjmp",
+                                        "vfork",
+                                        "__vfork",
+                                        "getcontext",
+                                        "swapcontext",
+                                        "makecontext",
+                                        "clone",
+                                        "__clone",
+                                        "clone3",
+                                        "mcount",
+                                        "_mcount",
+                                        "__fentry__",
+                                        "__cyg_profile_func_enter",
+                                        "__cyg_profile_func_exit",
+                                        "__tls_get_addr",
+                                        "_dl_runtime_resolve"};
 
 bool is_denied(const char* name) {
   for (const char* one : never_traced)
@@ -326,7 +346,7 @@ bool matches(const char* pattern, const char* name) {
 }
 
 /// Where a symbol leads: an IFUNC's resolver is asked by the loader, so that it is asked once and with what it expects.
-std::uint64_t address_of(const Object& object, const ElfW(Sym)& symbol, const char* name) {
+std::uint64_t address_of(const Object& object, const ElfW(Sym) & symbol, const char* name) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info);
   if (type == STT_FUNC) return object.base + symbol.st_value;
   void* handle = ::dlopen(object.path[0] ? object.path : nullptr, RTLD_LAZY | RTLD_NOLOAD);
@@ -345,7 +365,11 @@ void add_loader(const Object& object) {
   const struct {
     const char* name;
     std::uint64_t (*after)(const Frame&, std::uint64_t);
-  } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlmopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
+  } own[] = {{"dlopen", after_dlopen},
+             {"dlmopen", after_dlmopen},
+             {"dlsym", after_dlsym},
+             {"dlvsym", after_dlsym},
+             {"dlclose", after_dlclose}};
   for (std::uint32_t k = 0, count = object.symbol_count(); k < count; ++k) {
     const auto& symbol = object.symbols[k];
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
@@ -430,7 +454,8 @@ class Pages {
     for (unsigned k = 0; k < object_.segment_count; ++k) {
       const auto& s = object_.segments[k];
       if (s.p_type != PT_GNU_RELRO) continue;
-      const std::uintptr_t begin = (object_.base + s.p_vaddr) & ~(size_ - 1), end = (object_.base + s.p_vaddr + s.p_memsz) & ~(size_ - 1);
+      const std::uintptr_t begin = (object_.base + s.p_vaddr) & ~(size_ - 1),
+                           end = (object_.base + s.p_vaddr + s.p_memsz) & ~(size_ - 1);
       if (address >= begin && address < end) return true;
     }
     return false;
@@ -446,8 +471,8 @@ class Pages {
   bool protect_ = false;
 };
 
-/// Objects as they are while slots are patched, in the order in which they were loaded. Those that were there from the start the loader
-/// searches in that order; which of the others it does, and for whom, it alone knows.
+/// Objects as they are while slots are patched, in the order in which they were loaded. Those that were there from the
+/// start the loader searches in that order; which of the others it does, and for whom, it alone knows.
 Object there[sizeof seen / sizeof *seen];
 std::uint32_t there_count, begun_count;
 
@@ -478,15 +503,16 @@ struct Opened {
   bool first;    ///< RTLD_DEEPBIND
 };
 
-/// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
-/// other arguments, as glfs_fsync does.
+/// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same
+/// name may take other arguments, as glfs_fsync does.
 std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Opened& opened) {
   const char* name = object.strings + object.symbols[symbol].st_name;
   const std::uint32_t hash = hashed(name);
   const char* version = object.version_of(symbol);
   const auto found_in = [&](void* handle) { return found_by(handle, name, hash, version); };
   std::uint64_t found = 0;
-  if (const std::uint32_t own = object.symbolic ? object.definition(name, hash, version) : 0) found = address_of(object, object.symbols[own], name);
+  if (const std::uint32_t own = object.symbolic ? object.definition(name, hash, version) : 0)
+    found = address_of(object, object.symbols[own], name);
   if (found == 0 && opened.first) found = found_in(opened.handle);
   if (found == 0) found = found_in(RTLD_DEFAULT);
   if (found == 0 && opened.handle != nullptr) found = found_in(opened.handle);
@@ -498,11 +524,12 @@ std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Opened&
   return found;
 }
 
-/// Points slots that lead to functions to their thunks. Of an object that was patched before, only slots that the loader resolves late
-/// may lead to what was loaded since, those with new names.
+/// Points slots that lead to functions to their thunks. Of an object that was patched before, only slots that the
+/// loader resolves late may lead to what was loaded since, those with new names.
 class Patching {
  public:
-  Patching(const Object& object, Seen& told, const Opened& opened) : object_(object), told_(told), opened_(opened), pages_(object) {}
+  Patching(const Object& object, Seen& told, const Opened& opened)
+      : object_(object), told_(told), opened_(opened), pages_(object) {}
 
   void first() {
     told_.late = late_used;
@@ -536,36 +563,38 @@ class Patching {
   }
 
  private:
-  void** slot(const ElfW(Rela)& entry) const { return reinterpret_cast<void**>(object_.base + entry.r_offset); }
+  void** slot(const ElfW(Rela) & entry) const { return reinterpret_cast<void**>(object_.base + entry.r_offset); }
 
   void by_value(void** slot) {
     if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages_.store(slot, thunk(n - 1));
   }
 
-  void resolved_one(const ElfW(Rela)& entry) {
+  void resolved_one(const ElfW(Rela) & entry) {
     const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
     if (type == word_64 || type == global_data || type == jump_slot || type == relative) by_value(slot(entry));
   }
 
   /// The symbol of a slot that still leads back into this object's own PLT; 0.
-  std::uint32_t unresolved(const ElfW(Rela)& entry) const {
+  std::uint32_t unresolved(const ElfW(Rela) & entry) const {
     const auto symbol = static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info));
     const auto value = reinterpret_cast<std::uint64_t>(*slot(entry));
-    if (static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info)) != jump_slot || symbol == 0 || !object_.holds(value, PF_X)) return 0;
+    if (static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info)) != jump_slot || symbol == 0 ||
+        !object_.holds(value, PF_X))
+      return 0;
     const auto& told = object_.symbols[symbol];
     const bool own = told.st_shndx != SHN_UNDEF && object_.base + told.st_value == value;
     return own || number_of(value) != 0 ? 0 : symbol;
   }
 
   /// Whether it leads to a function now.
-  bool late_one(const ElfW(Rela)& entry, std::uint32_t symbol) {
+  bool late_one(const ElfW(Rela) & entry, std::uint32_t symbol) {
     const std::uint64_t target = resolved(object_, symbol, opened_);
     const std::uint32_t n = target ? number_of(target) : 0;
     if (n != 0) pages_.store(slot(entry), thunk(n - 1));
     return n != 0;
   }
 
-  void again(const ElfW(Rela)& entry) {
+  void again(const ElfW(Rela) & entry) {
     const std::uint32_t symbol = unresolved(entry);
     if (symbol == 0) {
       resolved_one(entry);
@@ -605,7 +634,9 @@ const TableHeader* the_table;
 const void* the_own;
 
 bool is_ours(const Object& object) { return object.holds(reinterpret_cast<std::uintptr_t>(the_own), 0); }
-bool is_loader(const Object& object) { return std::strncmp(object.name, "ld-linux", 8) == 0 || std::strncmp(object.name, "ld-musl", 7) == 0; }
+bool is_loader(const Object& object) {
+  return std::strncmp(object.name, "ld-linux", 8) == 0 || std::strncmp(object.name, "ld-musl", 7) == 0;
+}
 
 bool is_mpi(const Object& object) { return std::strncmp(object.name, "libmpi", 6) == 0; }
 bool is_hdf5(const Object& object) { return std::strncmp(object.name, "libhdf5", 7) == 0; }
@@ -630,8 +661,9 @@ void find_hdf5(const Object& object, unsigned& n) {
     return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
   };
   Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
-  if (find(found.kind, "H5Iget_type") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
-      find(found.dataset_space, "H5Dget_space") && find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
+  if (find(found.kind, "H5Iget_type") && find(found.type_bytes, "H5Tget_size") &&
+      find(found.points, "H5Sget_select_npoints") && find(found.dataset_space, "H5Dget_space") &&
+      find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
     for (unsigned k = 0; k < object.segment_count; ++k) {
       const auto& s = object.segments[k];
       if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
@@ -659,8 +691,7 @@ Turnover turnover() {
 }
 Turnover last;
 
-template <typename Do>
-void each_object(Do act) {
+template <typename Do> void each_object(Do act) {
   const auto step = [](dl_phdr_info* info, std::size_t, void* what) {
     Object object;
     if (read_object(*info, object)) (*static_cast<Do*>(what))(object);
@@ -670,8 +701,7 @@ void each_object(Do act) {
 }
 
 /// While `act` runs no object goes, and none comes.
-template <typename Do>
-void held(Do act) {
+template <typename Do> void held(Do act) {
   const auto once = [](dl_phdr_info*, std::size_t, void* what) {
     (*static_cast<Do*>(what))();
     return 1;
@@ -712,11 +742,11 @@ __attribute__((visibility("default"))) void sonde_io_with_loader() __attribute__
 
 namespace {
 
-/// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which dl_iterate_phdr takes: who
-/// asks dlsym from within dl_iterate_phdr takes them the other way round, and waits for ever for a thread that loads a library meanwhile.
-/// Nothing in the C library's interface takes that lock, but an indirect function is resolved with it held.
-template <typename Do>
-void with_loader(Do act) {
+/// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which
+/// dl_iterate_phdr takes: who asks dlsym from within dl_iterate_phdr takes them the other way round, and waits for ever
+/// for a thread that loads a library meanwhile. Nothing in the C library's interface takes that lock, but an indirect
+/// function is resolved with it held.
+template <typename Do> void with_loader(Do act) {
   const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
   locked = &todo;
   ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");

@@ -1,6 +1,7 @@
 #pragma once
-/// The shared objects of this process: which of their functions belong to layers, and which slots of all objects lead there. Called with
-/// the loader's lock not held, at start and after dlopen and dlclose; any-thread, one at a time. Uses the C library: not in the hot path.
+/// The shared objects of this process: which of their functions belong to layers, and which slots of all objects lead
+/// there. Called with the loader's lock not held, at start and after dlopen and dlclose; any-thread, one at a time.
+/// Uses the C library: not in the hot path.
 
 #include <cstdint>
 
@@ -12,7 +13,8 @@ struct Counts {
   std::uint32_t objects, functions, slots, full;  ///< full: functions left out, for all numbers are taken
 };
 
-/// Finds functions of objects that are new, and lets every slot that leads to one lead to its thunk. own: an address in the tracer.
+/// Finds functions of objects that are new, and lets every slot that leads to one lead to its thunk. own: an address in
+/// the tracer.
 void patch_objects(const TableHeader& table, const void* own);
 /// Forgets functions of objects that are gone: their addresses may come to mean others.
 void forget_objects();

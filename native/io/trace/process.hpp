@@ -1,5 +1,6 @@
 #pragma once
-/// What all threads of this process share: where the trace goes, what its files begin with. Set before the first traced call.
+/// What all threads of this process share: where the trace goes, what its files begin with. Set before the first traced
+/// call.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,21 +12,21 @@ namespace sonde::io {
 
 /// Shared by all processes of a node, mapped from `<folder>/<host>.shared`.
 struct Shared {
-  char magic[8];               ///< "SONDESHR"
-  std::uint64_t bytes;         ///< of files and blocks that threads were given
-  std::uint64_t refused;       ///< threads that could not be given files
-  std::uint64_t dropped_cap;   ///< records dropped because `most_bytes` was reached
+  char magic[8];              ///< "SONDESHR"
+  std::uint64_t bytes;        ///< of files and blocks that threads were given
+  std::uint64_t refused;      ///< threads that could not be given files
+  std::uint64_t dropped_cap;  ///< records dropped because `most_bytes` was reached
 };
 
 struct Process {
-  char prefix[3072];           ///< "<folder>/<host>-<pid>"
-  char header[8192];           ///< JSON of a block file up to the thread's own keys
+  char prefix[3072];  ///< "<folder>/<host>-<pid>"
+  char header[8192];  ///< JSON of a block file up to the thread's own keys
   std::uint32_t header_bytes;
   std::uint32_t pid;
-  std::uint32_t threads;       ///< begun
+  std::uint32_t threads;  ///< begun
   std::uint64_t most_bytes;
   Shared* shared;
-  Cost cost;                   ///< of tracing, also in children
+  Cost cost;  ///< of tracing, also in children
 };
 
 extern Process process;

@@ -1,5 +1,5 @@
-/// The tracer begins: a preloaded library's constructor. Whatever is not as it should be, the program runs as if nobody looked, and
-/// says nothing: its output may be somebody's data. Why not stands in `<folder>/<host>-<pid>.refused`.
+/// The tracer begins: a preloaded library's constructor. Whatever is not as it should be, the program runs as if nobody
+/// looked, and says nothing: its output may be somebody's data. Why not stands in `<folder>/<host>-<pid>.refused`.
 
 #include <cpuid.h>
 #include <dlfcn.h>
@@ -93,20 +93,27 @@ void name_process() {
   timespec wall;
   ::clock_gettime(CLOCK_REALTIME, &wall);
   // exec keeps the number of a process, and its image's files must not be taken for the next one's.
-  std::snprintf(process.prefix, sizeof process.prefix, "%s/%s-%u-%llx", folder, host, process.pid, began & 0xffffffffffull);
+  std::snprintf(process.prefix, sizeof process.prefix, "%s/%s-%u-%llx", folder, host, process.pid,
+                began & 0xffffffffffull);
   std::snprintf(process.header, sizeof process.header,
-                "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],[\"file\",\"<u4\",[]],[\"function\",\"<u2\",[]],"
-                "[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
-                "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\",\"inherited\":%u",
-                name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted, to_string(tick_kind), began_ticks, began,
-                static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "", inherits ? counts().functions : 0u);
+                "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]]"
+                ",[\"file\",\"<u4\",[]],[\"function\",\"<u2\",[]],"
+                "[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/"
+                "1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
+                "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\","
+                "\"inherited\":%u",
+                name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted,
+                to_string(tick_kind), began_ticks, began,
+                static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "",
+                inherits ? counts().functions : 0u);
 }
 
 /// Everything is in its place: what the kernel sees from now on is the program's, and no longer the loader's or ours.
 void note_ready() {
   const std::size_t length = std::strlen(process.header);
-  std::snprintf(process.header + length, sizeof process.header - length, ",\"cost_calls\":%u,\"cost_ticks\":%llu,\"cost_inside_ticks\":%llu,\"ready_ticks\":%llu",
-                cost_calls, static_cast<unsigned long long>(process.cost.all), static_cast<unsigned long long>(process.cost.inside),
+  std::snprintf(process.header + length, sizeof process.header - length,
+                ",\"cost_calls\":%u,\"cost_ticks\":%llu,\"cost_inside_ticks\":%llu,\"ready_ticks\":%llu", cost_calls,
+                static_cast<unsigned long long>(process.cost.all), static_cast<unsigned long long>(process.cost.inside),
                 static_cast<unsigned long long>(ticks()));
 }
 
@@ -150,7 +157,8 @@ Shared* shared_account() {
   const int fd = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   void* at = MAP_FAILED;
-  if (::ftruncate(fd, 4096) == 0 && sys::fallocate(fd, 4096) == 0) at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (::ftruncate(fd, 4096) == 0 && sys::fallocate(fd, 4096) == 0)
+    at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
   if (at == MAP_FAILED) return nullptr;
   auto* shared = static_cast<Shared*>(at);

@@ -1,6 +1,6 @@
 #pragma once
-/// System calls without the C library: its functions may be the traced ones, may use vector registers that hold a caller's
-/// arguments, and set errno. Results are the kernel's: -errno for an error. Signal-safe, any-thread.
+/// System calls without the C library: its functions may be the traced ones, may use vector registers that hold a
+/// caller's arguments, and set errno. Results are the kernel's: -errno for an error. Signal-safe, any-thread.
 
 #include <asm/unistd.h>
 
@@ -15,7 +15,10 @@ inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
   register long r10 asm("r10") = d;
   register long r8 asm("r8") = e;
   register long r9 asm("r9") = f;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
   return result;
 #elif defined(__aarch64__)
   register long x8 asm("x8") = number;
@@ -34,10 +37,14 @@ inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
 
 inline long of(const void* pointer) { return reinterpret_cast<long>(pointer); }
 
-inline int open(const char* path, int flags, int mode) { return static_cast<int>(call(__NR_openat, -100, of(path), flags, mode)); }
+inline int open(const char* path, int flags, int mode) {
+  return static_cast<int>(call(__NR_openat, -100, of(path), flags, mode));
+}
 inline int close(int fd) { return static_cast<int>(call(__NR_close, fd)); }
 inline long read(int fd, void* to, std::size_t bytes) { return call(__NR_read, fd, of(to), static_cast<long>(bytes)); }
-inline long write(int fd, const void* from, std::size_t bytes) { return call(__NR_write, fd, of(from), static_cast<long>(bytes)); }
+inline long write(int fd, const void* from, std::size_t bytes) {
+  return call(__NR_write, fd, of(from), static_cast<long>(bytes));
+}
 inline long duplicate(int fd, int from) { return call(__NR_fcntl, fd, 1030, from); }  // F_DUPFD_CLOEXEC
 inline long fallocate(int fd, std::uint64_t bytes) { return call(__NR_fallocate, fd, 0, 0, static_cast<long>(bytes)); }
 inline void* map(std::size_t bytes, int fd, bool shared) {

@@ -17,10 +17,12 @@ constinit thread_local Thread* current __attribute__((tls_model("initial-exec"))
 constinit thread_local ThreadFile* open_file __attribute__((tls_model("initial-exec")));
 
 /// Whether calls must not make this thread's files: they are being made, or this is a child between vfork and exec.
-extern constinit thread_local bool beginning __asm__("sonde_io_beginning") __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern constinit thread_local bool beginning __asm__("sonde_io_beginning")
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
 constinit thread_local bool beginning;
 /// Where vfork returns to, twice: see the thunks.
-extern constinit thread_local std::uint64_t vfork_back __asm__("sonde_io_vfork_back") __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern constinit thread_local std::uint64_t vfork_back __asm__("sonde_io_vfork_back")
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
 constinit thread_local std::uint64_t vfork_back;
 
 namespace {
@@ -54,15 +56,16 @@ int open_again(Thread& thread) {
   return static_cast<int>(high);
 }
 
-/// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls of the program it
-/// held.
+/// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls
+/// of the program it held.
 std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
   std::uint64_t calls = 0;
   Record thread{};
   for (std::uint32_t k = 0; k < file.used[block]; ++k) {
     if (records[k].function == note_function) {
-      k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) / sizeof(Record));
+      k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) /
+                                      sizeof(Record));
     } else if (records[k].function < own_function) {
       ++calls;
     } else if (records[k].function == thread_function && records[k].size != 0) {
@@ -174,8 +177,8 @@ std::uint64_t write_header(int fd, std::uint32_t number) {
   return sys::write(fd, &head, length) == static_cast<long>(length) ? length : 0;
 }
 
-/// Threads that ended, whose files are free. Held for a few instructions, with signals let through: a handler that finds it held
-/// makes new files instead of waiting.
+/// Threads that ended, whose files are free. Held for a few instructions, with signals let through: a handler that
+/// finds it held makes new files instead of waiting.
 std::atomic<bool> pool_held;
 Thread* pool;
 
@@ -277,7 +280,14 @@ Record* reserve_slowly(Thread& thread, std::uint32_t count) {
 void note_own(Thread& thread, std::uint64_t begin) {
   const std::uint32_t depth = thread.file->depth;
   if (Record* record = reserve(thread))
-    *record = {begin, static_cast<std::uint64_t>(ticks()), unknown, unknown, 0, own_function, static_cast<std::uint8_t>(depth < 255 ? depth : 255), 0};
+    *record = {begin,
+               static_cast<std::uint64_t>(ticks()),
+               unknown,
+               unknown,
+               0,
+               own_function,
+               static_cast<std::uint8_t>(depth < 255 ? depth : 255),
+               0};
 }
 
 int begin_ends() {
@@ -301,7 +311,8 @@ Thread* begin_thread(std::uint64_t sp) {
   free_frames(file);
   find_stack(sp, file.stack_low, file.stack_high);
   note_clocks(file);
-  if (Record* record = reserve(*thread)) *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
+  if (Record* record = reserve(*thread))
+    *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
   // May allocate, and use any register: the thread's files must be found when it ends.
   current = thread;
   {
@@ -324,7 +335,8 @@ void end_thread() {
 void note_clocks() {
   if (current == nullptr) return;
   const auto [ns, at] = both_clocks(ticks, 3);
-  if (Record* record = reserve(*current)) *record = {static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(ns), 0, 0, 0, thread_function, 0, 0};
+  if (Record* record = reserve(*current))
+    *record = {static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(ns), 0, 0, 0, thread_function, 0, 0};
 }
 
 void forget_threads() {

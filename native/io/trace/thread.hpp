@@ -1,6 +1,6 @@
 #pragma once
-/// A thread's part of the trace: its shadow stack and the blocks it writes. Made at its first traced call. Owner-thread and signal-safe:
-/// a handler that interrupts an append writes into the other block.
+/// A thread's part of the trace: its shadow stack and the blocks it writes. Made at its first traced call. Owner-thread
+/// and signal-safe: a handler that interrupts an append writes into the other block.
 
 #include <atomic>
 #include <cstdint>
@@ -11,12 +11,13 @@ namespace sonde::io {
 
 struct Thread {
   ThreadFile* file;
-  int fd;                        ///< of the block file; -1: appends fail, and are counted
-  std::uint64_t device, inode;   ///< of the block file: a program that closes all its descriptors may get this number again
-  std::uint32_t number;          ///< in this process, for names
-  bool busy;                     ///< inside the tracer: calls made meanwhile are nobody's
+  int fd;  ///< of the block file; -1: appends fail, and are counted
+  std::uint64_t device,
+      inode;             ///< of the block file: a program that closes all its descriptors may get this number again
+  std::uint32_t number;  ///< in this process, for names
+  bool busy;             ///< inside the tracer: calls made meanwhile are nobody's
   bool appending;
-  Thread* next;                  ///< among those that are free
+  Thread* next;  ///< among those that are free
 };
 
 /// This thread's; null before its first traced call, and where one could not be made.
@@ -54,8 +55,8 @@ Thread* begin_thread(std::uint64_t sp);
 /// Makes all frames empty, as they must be before the first call.
 void free_frames(ThreadFile& file);
 
-/// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped. The records exist at once, as what `Record{}` and
-/// a zero begin are: the caller fills them.
+/// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped.
+/// The records exist at once, as what `Record{}` and a zero begin are: the caller fills them.
 inline Record* reserve(Thread& thread, std::uint32_t count = 1);
 Record* reserve_slowly(Thread& thread, std::uint32_t count);
 
@@ -93,7 +94,8 @@ int begin_ends();
 /// This thread ends: what it has goes to the file, which the next thread that begins goes on with.
 void end_thread();
 
-/// Reads both clocks for the calling thread, whose time may end here: how long ticks are shows by the longest time between two readings.
+/// Reads both clocks for the calling thread, whose time may end here: how long ticks are shows by the longest time
+/// between two readings.
 void note_clocks();
 
 /// In a child after fork: the parent's files are the parent's, also those of its other threads.

@@ -41,7 +41,9 @@ void ask_hdf5(void* what) {
   if (library.kind(selection.object) <= 0 || library.kind(selection.type) <= 0) return;
   std::int64_t space = selection.memory == all || selection.memory == block ? selection.file : selection.memory;
   std::int64_t own = -1;
-  if (selection.attribute || space == all) space = own = selection.attribute ? library.attribute_space(selection.object) : library.dataset_space(selection.object);
+  if (selection.attribute || space == all)
+    space = own =
+        selection.attribute ? library.attribute_space(selection.object) : library.dataset_space(selection.object);
   if (library.kind(space) > 0) {
     const std::int64_t points = library.points(space);
     if (points >= 0) selection.bytes = static_cast<std::uint64_t>(points) * library.type_bytes(selection.type);
@@ -57,7 +59,13 @@ std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& 
   for (const Hdf5& library : hdf5) {
     if (at < library.low || at >= library.high || sonde_io_vector_bytes == 0) continue;
     const bool attribute = value.from == From::hdf5_attribute;
-    Selection selection{&library, id(value.a), id(value.a + 1u), attribute ? all : id(value.a + 2u), attribute ? all : id(value.a + 3u), attribute, unknown};
+    Selection selection{&library,
+                        id(value.a),
+                        id(value.a + 1u),
+                        attribute ? all : id(value.a + 2u),
+                        attribute ? all : id(value.a + 3u),
+                        attribute,
+                        unknown};
     const Busy busy(thread);
     sonde_io_with_vectors(ask_hdf5, &selection);
     return selection.bytes;
@@ -93,11 +101,14 @@ void prepare(Function& function) {
                         in_register(rule.offset, unknown, function.offset, function.offset_at, unused) &
                         in_register(rule.file, 0, function.file, function.file_at, function.file_is_result);
   // Widths of what the result tells beside failures are those of the result, or it is not quick.
-  const auto same = [&](const Value& value) { return value.from != From::result || value.width == Width::i64 || value.width == rule.result; };
+  const auto same = [&](const Value& value) {
+    return value.from != From::result || value.width == Width::i64 || value.width == rule.result;
+  };
   function.narrow = rule.result == Width::i32;
   constexpr std::uint8_t masks[] = {0, 1, 3, 4};
   function.failures = masks[static_cast<unsigned>(rule.fails)];
-  function.quick = tick_kind == register_ticks && readable && !unused && same(rule.size) && same(rule.file) && rule.result != Width::u32 && rule.path.from == From::none && function.after == nullptr;
+  function.quick = tick_kind == register_ticks && readable && !unused && same(rule.size) && same(rule.file) &&
+                   rule.result != Width::u32 && rule.path.from == From::none && function.after == nullptr;
 }
 
 std::uint64_t via(std::uint64_t caller) {

@@ -47,35 +47,25 @@ inline std::uint64_t text_bytes(std::uint64_t address) {
 /// A value that is there before the call; `unknown` for those that come with it.
 inline std::uint64_t before(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
   switch (value.from) {
-    case From::arg:
-      return widened(arguments[value.a], value.width);
-    case From::ref:
-      return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
-    case From::product:
-      return widened(arguments[value.a], value.width) * widened(arguments[value.b], value.width);
-    case From::mpi:
-      return widened(arguments[value.a], value.width) * datatype_bytes(thread, arguments[value.b], false);
+    case From::arg: return widened(arguments[value.a], value.width);
+    case From::ref: return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
+    case From::product: return widened(arguments[value.a], value.width) * widened(arguments[value.b], value.width);
+    case From::mpi: return widened(arguments[value.a], value.width) * datatype_bytes(thread, arguments[value.b], false);
     case From::mpi_ref:
-      return pointed(arguments[value.a], value.width) * datatype_bytes(thread, pointed(arguments[value.b], Width::i32), true);
-    case From::iov:
-      return iovec_bytes(arguments[value.a], widened(arguments[value.b], Width::i32));
-    case From::result_product:
-      return arguments[value.a];
+      return pointed(arguments[value.a], value.width) *
+             datatype_bytes(thread, pointed(arguments[value.b], Width::i32), true);
+    case From::iov: return iovec_bytes(arguments[value.a], widened(arguments[value.b], Width::i32));
+    case From::result_product: return arguments[value.a];
     case From::text:
     case From::counted_text:
     case From::out:
-    case From::out_length:
-      return arguments[value.a];
-    case From::constant:
-      return value.a;
-    case From::length:
-      return text_bytes(arguments[value.a]);
+    case From::out_length: return arguments[value.a];
+    case From::constant: return value.a;
+    case From::length: return text_bytes(arguments[value.a]);
     case From::hdf5:
-    case From::hdf5_attribute:
-      return hdf5_bytes(thread, function, value, arguments);
+    case From::hdf5_attribute: return hdf5_bytes(thread, function, value, arguments);
     case From::none:
-    case From::result:
-      break;
+    case From::result: break;
   }
   return unknown;
 }
@@ -107,21 +97,15 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
 /// What only the result tells. Returns the record's flags.
 inline std::uint8_t read_after(Frame& frame, const Function& function, std::uint64_t result) {
   const Rule* rule = function.rule;
-  if (rule == nullptr) [[unlikely]] return 0;
+  if (rule == nullptr) [[unlikely]]
+    return 0;
   const std::uint64_t value = widened(result, rule->result);
   bool failed = false;
   switch (rule->fails) {
-    case Fails::never:
-      break;
-    case Fails::negative:
-      failed = static_cast<std::int64_t>(value) < 0;
-      break;
-    case Fails::nonzero:
-      failed = value != 0;
-      break;
-    case Fails::null:
-      failed = value == 0;
-      break;
+    case Fails::never: break;
+    case Fails::negative: failed = static_cast<std::int64_t>(value) < 0; break;
+    case Fails::nonzero: failed = value != 0; break;
+    case Fails::null: failed = value == 0; break;
   }
   if (rule->size.from == From::result) frame.size = failed ? 0 : value;
   if (rule->size.from == From::result_product) frame.size = failed ? 0 : value * frame.size;

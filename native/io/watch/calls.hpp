@@ -20,14 +20,14 @@ struct Event {
   std::int32_t thread;
   const Watched* what;
   bool exit;
-  std::uint64_t stack;                        ///< pointer when the event came; 0: not told, as of system calls
-  std::uint64_t size, factor, offset, file;   ///< `unknown`; of an exit `size` is what was returned
+  std::uint64_t stack;                       ///< pointer when the event came; 0: not told, as of system calls
+  std::uint64_t size, factor, offset, file;  ///< `unknown`; of an exit `size` is what was returned
   std::string path;
 };
 
-/// Keep: void(std::int32_t thread, const Record&, std::uint64_t handle, const std::string& path), path "" but of a file that was opened.
-template <typename Keep>
-class Calls {
+/// Keep: void(std::int32_t thread, const Record&, std::uint64_t handle, const std::string& path), path "" but of a file
+/// that was opened.
+template <typename Keep> class Calls {
  public:
   explicit Calls(Keep keep) : keep_(std::move(keep)) {}
 
@@ -69,16 +69,19 @@ class Calls {
   /// Further apart are the frames of two stacks; further than a caller's frame, those of two fibers.
   static constexpr std::uint64_t stack_bytes = 8u << 20, frame_bytes = 16u << 10;
 
-  /// x86-64: the call has taken its return address from the stack when it is seen to end. A uprobe that replaced it remembers 64 of a
-  /// thread at most, so that of a recursion that goes deeper the innermost do not end: not the last entry, but the one of this frame.
+  /// x86-64: the call has taken its return address from the stack when it is seen to end. A uprobe that replaced it
+  /// remembers 64 of a thread at most, so that of a recursion that goes deeper the innermost do not end: not the last
+  /// entry, but the one of this frame.
   static bool belongs(const Event& entry, const Event& exit) {
     return entry.what->function == exit.what->function && (exit.stack == 0 || entry.stack + 8 == exit.stack);
   }
 
-  static bool below(const Event& inner, const Event& outer) { return inner.stack <= outer.stack && outer.stack - inner.stack < stack_bytes; }
+  static bool below(const Event& inner, const Event& outer) {
+    return inner.stack <= outer.stack && outer.stack - inner.stack < stack_bytes;
+  }
 
-  /// A frame that a new one takes the place of was left without an exit. Of two at one place the second was jumped to by the first,
-  /// as a compiler ends a function, but for one that is called again.
+  /// A frame that a new one takes the place of was left without an exit. Of two at one place the second was jumped to
+  /// by the first, as a compiler ends a function, but for one that is called again.
   void leave_behind(std::vector<Event>& open, const Event& event) {
     if (event.stack == 0) return;
     while (!open.empty()) {
@@ -86,7 +89,8 @@ class Calls {
       if (last.stack == 0 || event.stack < last.stack || event.stack - last.stack >= frame_bytes) return;
       if (event.stack == last.stack && event.what->function != last.what->function) {
         std::size_t same = open.size();
-        while (same > 0 && open[same - 1].stack == event.stack && open[same - 1].what->function != event.what->function) --same;
+        while (same > 0 && open[same - 1].stack == event.stack && open[same - 1].what->function != event.what->function)
+          --same;
         if (same == 0 || open[same - 1].stack != event.stack) return;
       }
       forget(open, open.size() - 1);
@@ -101,14 +105,10 @@ class Calls {
 
   static bool failed(Fails fails, std::uint64_t result) {
     switch (fails) {
-      case Fails::negative:
-        return static_cast<std::int64_t>(result) < 0;
-      case Fails::nonzero:
-        return result != 0;
-      case Fails::null:
-        return result == 0;
-      case Fails::never:
-        break;
+      case Fails::negative: return static_cast<std::int64_t>(result) < 0;
+      case Fails::nonzero: return result != 0;
+      case Fails::null: return result == 0;
+      case Fails::never: break;
     }
     return false;
   }
@@ -124,11 +124,13 @@ class Calls {
   }
 
   void keep(const Event& entry, std::size_t depth, std::uint64_t end, std::uint8_t flags) {
-    const std::uint64_t size = entry.factor == unknown || entry.size == unknown ? entry.size : entry.size * entry.factor;
+    const std::uint64_t size =
+        entry.factor == unknown || entry.size == unknown ? entry.size : entry.size * entry.factor;
     const std::uint64_t handle = entry.file == unknown ? 0 : entry.file;
     const bool known = (flags & ~flag_failed) == 0;
     keep_(entry.thread,
-          Record{entry.time, end, size, entry.offset, folded(handle), entry.what->function, static_cast<std::uint8_t>(depth < 255 ? depth : 255), flags},
+          Record{entry.time, end, size, entry.offset, folded(handle), entry.what->function,
+                 static_cast<std::uint8_t>(depth < 255 ? depth : 255), flags},
           handle, known ? entry.path : std::string());
   }
 

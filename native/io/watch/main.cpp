@@ -1,7 +1,8 @@
-// sonde-io-watch: calls that only the kernel sees, system calls and functions under uprobes, into block files like the tracer's.
+// sonde-io-watch: calls that only the kernel sees, system calls and functions under uprobes, into block files like the
+// tracer's.
 //
-// Publishes: events on stdout, a block file a thread. Consumes: the specification named by its one argument (spec.hpp), `stop` on
-// stdin. `sonde io` starts it, and sets up and removes what is watched.
+// Publishes: events on stdout, a block file a thread. Consumes: the specification named by its one argument (spec.hpp),
+// `stop` on stdin. `sonde io` starts it, and sets up and removes what is watched.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -71,13 +72,15 @@ Facts facts_of(std::int32_t process) {
   const std::string environment = whole(folder + "/environ");
   for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK=", "SLURM_PROCID=", "PALS_RANKID="}) {
     const std::size_t length = std::strlen(name);
-    for (std::size_t at = 0; at < environment.size() && found.rank < 0; at = std::min(environment.find('\0', at), environment.size() - 1) + 1)
+    for (std::size_t at = 0; at < environment.size() && found.rank < 0;
+         at = std::min(environment.find('\0', at), environment.size() - 1) + 1)
       if (environment.compare(at, length, name) == 0) found.rank = std::atoi(environment.c_str() + at + length);
   }
   return found;
 }
 
-/// Something that happened to a process, in order of time with its calls: a thread or child of it began, or it became another program.
+/// Something that happened to a process, in order of time with its calls: a thread or child of it began, or it became
+/// another program.
 struct Change {
   std::uint64_t time;
   std::int32_t thread;           ///< that did it
@@ -100,7 +103,11 @@ struct Thread {
 
 class Watch {
  public:
-  explicit Watch(const Spec& spec) : spec_(spec), calls_([this](std::int32_t thread, const Record& record, std::uint64_t handle, const std::string& path) { keep(thread, record, handle, path); }) {
+  explicit Watch(const Spec& spec)
+      : spec_(spec),
+        calls_([this](std::int32_t thread, const Record& record, std::uint64_t handle, const std::string& path) {
+          keep(thread, record, handle, path);
+        }) {
     const auto [ns, at] = both_clocks(ticks);
     began_ns_ = ns;
     began_ticks_ = at;
@@ -114,10 +121,12 @@ class Watch {
     for (const auto& entry : std::filesystem::directory_iterator(spec_.tracing + "/per_cpu", failed)) {
       const std::string path = entry.path().string() + "/trace_pipe_raw";
       const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-      if (fd < 0) return Error{"io.cannot_watch", "cannot read " + path + ": " + std::strerror(errno), "watching takes root"};
+      if (fd < 0)
+        return Error{"io.cannot_watch", "cannot read " + path + ": " + std::strerror(errno), "watching takes root"};
       cpus_.push_back(fd);
     }
-    if (cpus_.empty()) return Error{"io.cannot_watch", "there is nothing in " + spec_.tracing + "/per_cpu", "is tracefs mounted there?"};
+    if (cpus_.empty())
+      return Error{"io.cannot_watch", "there is nothing in " + spec_.tracing + "/per_cpu", "is tracefs mounted there?"};
     return {};
   }
 
@@ -125,7 +134,8 @@ class Watch {
   void drain() {
     const auto until = static_cast<std::uint64_t>(ticks());
     for (const int fd : cpus_)
-      for (ssize_t got; (got = ::read(fd, page_.data(), page_.size())) > 0;) take_page(std::span(page_).first(static_cast<std::size_t>(got)));
+      for (ssize_t got; (got = ::read(fd, page_.data(), page_.size())) > 0;)
+        take_page(std::span(page_).first(static_cast<std::size_t>(got)));
     settle(until);
   }
 
@@ -137,18 +147,28 @@ class Watch {
   }
 
   JsonLine told() const {
-    return JsonLine().add("event", "end").add("stop_reason", "ended").add("calls", kept_).add("threads", files_).add("lost", lost_).add("dropped", dropped_).add("lost_unknown", lost_unknown_).add("failed", failed_).add("entries", entries_).add("left", calls_.left());
+    return JsonLine()
+        .add("event", "end")
+        .add("stop_reason", "ended")
+        .add("calls", kept_)
+        .add("threads", files_)
+        .add("lost", lost_)
+        .add("dropped", dropped_)
+        .add("lost_unknown", lost_unknown_)
+        .add("failed", failed_)
+        .add("entries", entries_)
+        .add("left", calls_.left());
   }
 
  private:
   void take_page(std::span<const std::byte> page) {
-    const Lost lost = each_event(page, [this](std::uint64_t time, std::span<const std::byte> data) { take_event(time, data); });
+    const Lost lost =
+        each_event(page, [this](std::uint64_t time, std::span<const std::byte> data) { take_event(time, data); });
     lost_ += lost.events;
     lost_unknown_ |= lost.unknown;
   }
 
-  template <typename T>
-  static T at(std::span<const std::byte> data, std::size_t offset, T otherwise) {
+  template <typename T> static T at(std::span<const std::byte> data, std::size_t offset, T otherwise) {
     if (offset + sizeof(T) > data.size()) return otherwise;
     T value;
     std::memcpy(&value, data.data() + offset, sizeof value);
@@ -168,13 +188,19 @@ class Watch {
       }
     } else if (type == spec_.task) {
       constexpr std::uint64_t clone_thread = 0x10000;
-      changes_.push_back({time, thread, at<std::int32_t>(data, spec_.task_pid, 0), (at<std::uint64_t>(data, spec_.task_flags, 0) & clone_thread) != 0, {}});
+      changes_.push_back({time,
+                          thread,
+                          at<std::int32_t>(data, spec_.task_pid, 0),
+                          (at<std::uint64_t>(data, spec_.task_flags, 0) & clone_thread) != 0,
+                          {}});
     } else if (type == spec_.exec) {
-      if (std::string program = text(data, spec_.exec_name); !program.empty()) changes_.push_back({time, thread, 0, false, std::move(program)});
+      if (std::string program = text(data, spec_.exec_name); !program.empty())
+        changes_.push_back({time, thread, 0, false, std::move(program)});
     } else if (const auto entry = spec_.entries.find(type); entry != spec_.entries.end()) {
       if (const Watched* probe = probe_at(data, entry->second)) enter(time, thread, *probe, data);
     } else if (const auto exit = spec_.exits.find(type); exit != spec_.exits.end()) {
-      if (const Watched* probe = probe_at(data, exit->second)) leave(time, thread, *probe, part(data, probe->result), at<std::uint64_t>(data, probe->exit_stack, 0));
+      if (const Watched* probe = probe_at(data, exit->second))
+        leave(time, thread, *probe, part(data, probe->result), at<std::uint64_t>(data, probe->exit_stack, 0));
     }
   }
 
@@ -189,7 +215,8 @@ class Watch {
     return widened(at<std::uint32_t>(data, part.at, ~std::uint32_t{0}), part.width);
   }
 
-  /// Text of an event: where it stands is told in the low half of a word, how long it is, its NUL included, in the high half.
+  /// Text of an event: where it stands is told in the low half of a word, how long it is, its NUL included, in the high
+  /// half.
   static std::string text(std::span<const std::byte> data, std::uint32_t place) {
     const auto where = at<std::uint32_t>(data, place, 0);
     const std::size_t from = where & 0xffff, length = where >> 16;
@@ -200,11 +227,14 @@ class Watch {
   void enter(std::uint64_t time, std::int32_t thread, const Watched& watched, std::span<const std::byte> data) {
     std::string path = watched.path == 0 ? std::string() : text(data, watched.path);
     if (path == "(fault)") path.clear();  // the kernel's word for a pointer that led nowhere
-    waiting_.push_back({time, thread, &watched, false, watched.entry_stack == 0 ? 0 : at<std::uint64_t>(data, watched.entry_stack, 0),
-                        part(data, watched.size.part), part(data, watched.size.factor), part(data, watched.offset), part(data, watched.file), std::move(path)});
+    waiting_.push_back({time, thread, &watched, false,
+                        watched.entry_stack == 0 ? 0 : at<std::uint64_t>(data, watched.entry_stack, 0),
+                        part(data, watched.size.part), part(data, watched.size.factor), part(data, watched.offset),
+                        part(data, watched.file), std::move(path)});
   }
 
-  void leave(std::uint64_t time, std::int32_t thread, const Watched& watched, std::uint64_t result, std::uint64_t stack = 0) {
+  void leave(std::uint64_t time, std::int32_t thread, const Watched& watched, std::uint64_t result,
+             std::uint64_t stack = 0) {
     waiting_.push_back({time, thread, &watched, true, stack, result, unknown, unknown, unknown, {}});
   }
 
@@ -265,7 +295,8 @@ class Watch {
   bool left_out(std::int32_t process) const {
     if (spec_.attached.contains(process)) return false;
     const auto known = program_.find(process);
-    return known == program_.end() || spec_.skipped.contains(std::string_view(known->second).substr(known->second.rfind('/') + 1));
+    return known == program_.end() ||
+           spec_.skipped.contains(std::string_view(known->second).substr(known->second.rfind('/') + 1));
   }
 
   void keep(std::int32_t id, const Record& record, std::uint64_t handle, const std::string& path) {
@@ -283,7 +314,8 @@ class Watch {
       const Note note{record.begin, handle, path.size(), 0, record.file, note_function, record.depth, 0};
       put(*thread.writer, reinterpret_cast<const std::byte*>(&note), sizeof note);
       for (std::size_t done = 0; done < path.size(); done += sizeof(Record))
-        put(*thread.writer, reinterpret_cast<const std::byte*>(path.data()) + done, std::min(sizeof(Record), path.size() - done));
+        put(*thread.writer, reinterpret_cast<const std::byte*>(path.data()) + done,
+            std::min(sizeof(Record), path.size() - done));
     }
     ++(put(*thread.writer, reinterpret_cast<const std::byte*>(&record), sizeof record) ? kept_ : dropped_);
   }
@@ -318,16 +350,26 @@ class Watch {
     if (!sink) return false;
     thread.sink = std::make_unique<FileSink>(std::move(*sink));
     std::ostringstream header;
-    header << "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],[\"file\",\"<u4\",[]],"
-           << "[\"function\",\"<u2\",[]],[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":" << json_quote(spec_.host)
-           << ",\"pid\":" << process << ",\"parent\":" << facts.parent << ",\"rank\":" << facts.rank << ",\"program\":" << json_quote(facts.program)
-           << ",\"ticks\":\"" << to_string(tick_kind) << "\",\"began_ticks\":" << began_ticks_ << ",\"began_ns\":" << began_ns_
-           << ",\"began_utc_ns\":" << utc_ns() << ",\"image_ticks\":" << image.since << ",\"inherits\":\"\",\"inherited\":0,\"number\":" << id << ",\"watched\":1}";
+    header << "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],["
+              "\"file\",\"<u4\",[]],"
+           << "[\"function\",\"<u2\",[]],[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":"
+           << json_quote(spec_.host) << ",\"pid\":" << process << ",\"parent\":" << facts.parent
+           << ",\"rank\":" << facts.rank << ",\"program\":" << json_quote(facts.program) << ",\"ticks\":\""
+           << to_string(tick_kind) << "\",\"began_ticks\":" << began_ticks_ << ",\"began_ns\":" << began_ns_
+           << ",\"began_utc_ns\":" << utc_ns() << ",\"image_ticks\":" << image.since
+           << ",\"inherits\":\"\",\"inherited\":0,\"number\":" << id << ",\"watched\":1}";
     auto writer = RecordWriter::open(*thread.sink, {header.str(), sizeof(Record)}, buffered_records, 0);
     if (!writer) return false;
     thread.writer = std::make_unique<RecordWriter>(std::move(*writer));
     ++files_;
-    const Record first{static_cast<std::uint64_t>(began_ticks_), static_cast<std::uint64_t>(began_ns_), static_cast<std::uint64_t>(id), 0, 0, thread_function, 0, 0};
+    const Record first{static_cast<std::uint64_t>(began_ticks_),
+                       static_cast<std::uint64_t>(began_ns_),
+                       static_cast<std::uint64_t>(id),
+                       0,
+                       0,
+                       thread_function,
+                       0,
+                       0};
     std::memcpy(thread.writer->reserve(), &first, sizeof first);
     thread.writer->commit();
     return true;

@@ -1,6 +1,7 @@
 #pragma once
-/// Pages of the kernel's trace ring buffer, as per_cpu/cpuN/trace_pipe_raw gives them. Their form is told in events/header_page and
-/// events/header_event of tracefs, and in the kernel's ring_buffer.h; it has not changed since Linux 2.6.30. Pure.
+/// Pages of the kernel's trace ring buffer, as per_cpu/cpuN/trace_pipe_raw gives them. Their form is told in
+/// events/header_page and events/header_event of tracefs, and in the kernel's ring_buffer.h; it has not changed since
+/// Linux 2.6.30. Pure.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +16,9 @@ struct Lost {
   bool unknown = false;
 };
 
-/// Calls event(timestamp, data) for each event of a page; data begins with common_type. Returns what was lost before it. A damaged
-/// page ends at the first thing that cannot be.
-template <typename Do>
-Lost each_event(std::span<const std::byte> page, Do&& event) {
+/// Calls event(timestamp, data) for each event of a page; data begins with common_type. Returns what was lost before
+/// it. A damaged page ends at the first thing that cannot be.
+template <typename Do> Lost each_event(std::span<const std::byte> page, Do&& event) {
   constexpr std::uint64_t missed = 1u << 31, missed_stored = 1u << 30;
   Lost lost;
   if (page.size() < 16) return lost;

@@ -40,7 +40,8 @@ bool part(std::string_view word, Part& out) {
 bool where(std::string_view word, Where& out) {
   const std::size_t times = word.find('*');
   if (times == word.npos) return part(word, out.part);
-  return part(word.substr(0, times), out.part) && part(word.substr(times + 1), out.factor) && out.part.from != Part::none && out.factor.from == Part::entry;
+  return part(word.substr(0, times), out.part) && part(word.substr(times + 1), out.factor) &&
+         out.part.from != Part::none && out.factor.from == Part::entry;
 }
 
 bool watched(std::istringstream& words, Watched& out) {
@@ -51,11 +52,13 @@ bool watched(std::istringstream& words, Watched& out) {
 bool probe(std::istringstream& words, Spec& spec) {
   Watched one;
   std::string scope, seen, result, fails, path;
-  if (!(words >> one.function >> scope >> seen >> one.entry_stack >> one.exit_stack >> result >> fails) || !watched(words, one) || !(words >> path)) return false;
+  if (!(words >> one.function >> scope >> seen >> one.entry_stack >> one.exit_stack >> result >> fails) ||
+      !watched(words, one) || !(words >> path))
+    return false;
   Part text;
   if (!one_of(scope, {"all", "attached"}, one.attached_only) || !one_of(seen, {"both", "entry"}, one.entry_only) ||
-      !one_of(fails, {"never", "negative", "nonzero", "null"}, one.fails) || !part(result, one.result) || one.result.from == Part::result ||
-      !part(path, text) || text.from == Part::result)
+      !one_of(fails, {"never", "negative", "nonzero", "null"}, one.fails) || !part(result, one.result) ||
+      one.result.from == Part::result || !part(path, text) || text.from == Part::result)
     return false;
   one.path = text.at;
   spec.probes[one.function] = one;

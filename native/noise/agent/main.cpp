@@ -66,7 +66,9 @@ int fail(const Error& error, int code) {
 class MachineClock final : public SourceClock {
  public:
   MachineClock(int timer, Control& control, double duration_s, bool listen)
-      : timer_(timer), control_(&control), listen_(listen),
+      : timer_(timer),
+        control_(&control),
+        listen_(listen),
         end_ns_(duration_s > 0 ? now_ns() + std::llround(duration_s * 1e9) : 0) {
     sigemptyset(&ending_);
     sigaddset(&ending_, SIGTERM);
@@ -175,7 +177,10 @@ RecordSchema record_schema(const SourceOptions& o, double phase_s, const Footpri
   char phase[40], ahead[40];
   std::snprintf(phase, sizeof phase, "%.17g", phase_s);
   std::snprintf(ahead, sizeof ahead, "%.9f", static_cast<double>(real - monotonic) * 1e-9);
-  line.raw("phase_s", phase).add("unsynchronised", o.unsynchronised).add("seed", o.seed).add("pid", std::int64_t{getpid()});
+  line.raw("phase_s", phase)
+      .add("unsynchronised", o.unsynchronised)
+      .add("seed", o.seed)
+      .add("pid", std::int64_t{getpid()});
   line.add("memory_locked", array.locked()).raw("realtime_ahead_s", ahead);
   line.add("clock_cost_s", clock_cost_s(5)).add("cpu_clock_cost_s", cpu_clock_cost_ns(clock) * 1e-9);
   return {line.text(), sizeof(Burst)};
@@ -224,10 +229,21 @@ int run(SourceOptions o) {
     writer.emplace(std::move(*made));
   }
 
-  emit(JsonLine().add("event", "start").add("ranks", 1).add("mpi", "none").add("mpi_version", "none")
-           .add("oversubscribed", false).add("host", o.host).add("pid", std::int64_t{getpid()}).add("level", o.level)
-           .add("period_s", o.period_s).add("words", o.words).add("core", o.core).add("phase_s", phase_s)
-           .add("memory_locked", array->locked()).add("ns_per_word", pieces.ns_per_word()));
+  emit(JsonLine()
+           .add("event", "start")
+           .add("ranks", 1)
+           .add("mpi", "none")
+           .add("mpi_version", "none")
+           .add("oversubscribed", false)
+           .add("host", o.host)
+           .add("pid", std::int64_t{getpid()})
+           .add("level", o.level)
+           .add("period_s", o.period_s)
+           .add("words", o.words)
+           .add("core", o.core)
+           .add("phase_s", phase_s)
+           .add("memory_locked", array->locked())
+           .add("ns_per_word", pieces.ns_per_word()));
 
   const double began_s = now_s();
   double flushed_s = began_s, last_told_s = began_s;
@@ -238,33 +254,52 @@ int run(SourceOptions o) {
     if (auto done = writer->flush(); !done && !complained) {
       // The noise goes on: what it disturbs is being measured, and a loss of records is counted.
       complained = true;
-      emit(JsonLine().add("event", "warning").add("code", done.error().code).add("evidence", done.error().what)
+      emit(JsonLine()
+               .add("event", "warning")
+               .add("code", done.error().code)
+               .add("evidence", done.error().what)
                .add("hint", done.error().hint));
     }
     flushed_s = now_s();
   };
-  const SourceTotals totals = run_source(o, grid, clock, *array, pieces, [&](const Burst& burst, const SourceTotals& t) {
-    kept = kept + burst.sum;
-    if (writer)
-      if (void* room = writer->reserve()) {
-        std::memcpy(room, &burst, sizeof burst);
-        writer->commit();
-      }
-    const double now = now_s();
-    if (now - flushed_s >= flush_s) flush();
-    if (tell && now - last_told_s >= told_s) {
-      last_told_s = now;
-      emit(JsonLine().add("event", "progress").add("done", t.bursts).add("active", 1).add("cells", 0).add("epoch", 0)
-               .add("samples", t.bursts).add("elapsed_s", now - began_s).add("skipped", t.skipped)
-               .add("duty_cpu", t.duty_cpu()).add("duty_wall", t.duty_wall()).add("host", o.host));
-    }
-  });
+  const SourceTotals totals =
+      run_source(o, grid, clock, *array, pieces, [&](const Burst& burst, const SourceTotals& t) {
+        kept = kept + burst.sum;
+        if (writer)
+          if (void* room = writer->reserve()) {
+            std::memcpy(room, &burst, sizeof burst);
+            writer->commit();
+          }
+        const double now = now_s();
+        if (now - flushed_s >= flush_s) flush();
+        if (tell && now - last_told_s >= told_s) {
+          last_told_s = now;
+          emit(JsonLine()
+                   .add("event", "progress")
+                   .add("done", t.bursts)
+                   .add("active", 1)
+                   .add("cells", 0)
+                   .add("epoch", 0)
+                   .add("samples", t.bursts)
+                   .add("elapsed_s", now - began_s)
+                   .add("skipped", t.skipped)
+                   .add("duty_cpu", t.duty_cpu())
+                   .add("duty_wall", t.duty_wall())
+                   .add("host", o.host));
+        }
+      });
   flush();
   if (sink) (void)sink->sync();
-  emit(JsonLine().add("event", "end").add("stop_reason", clock.over() ? "budget" : "interrupted")
-           .add("samples", totals.bursts).add("elapsed_s", now_s() - began_s)
-           .add("dropped", writer ? writer->dropped() : std::uint64_t{0}).add("skipped", totals.skipped)
-           .add("truncated", totals.truncated).add("duty_cpu", totals.duty_cpu()).add("duty_wall", totals.duty_wall())
+  emit(JsonLine()
+           .add("event", "end")
+           .add("stop_reason", clock.over() ? "budget" : "interrupted")
+           .add("samples", totals.bursts)
+           .add("elapsed_s", now_s() - began_s)
+           .add("dropped", writer ? writer->dropped() : std::uint64_t{0})
+           .add("skipped", totals.skipped)
+           .add("truncated", totals.truncated)
+           .add("duty_cpu", totals.duty_cpu())
+           .add("duty_wall", totals.duty_wall())
            .add("host", o.host));
   return 0;
 }

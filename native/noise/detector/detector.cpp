@@ -25,15 +25,15 @@ namespace sonde::noise {
 
 namespace {
 
-constexpr std::size_t most_stalls = 20000;       // of a block; more are counted, not kept
-constexpr double stalls_per_s = 400;             // what the threshold aims at on the machine as it is
+constexpr std::size_t most_stalls = 20000;  // of a block; more are counted, not kept
+constexpr double stalls_per_s = 400;        // what the threshold aims at on the machine as it is
 constexpr double shortest_stall_s = 3e-6;
-constexpr double agreement_s = 0.002;            // between two agreements to go on
+constexpr double agreement_s = 0.002;  // between two agreements to go on
 constexpr double warm_up_s = 0.1, look_s = 0.25;
 constexpr int keeping_pairs = 48, choosing_pairs = 96;
-constexpr double keeping_s = 0.0025;             // one half of a pair
-constexpr std::uint32_t coarsest = 16;          // iterations that share a reading where it is dear
-constexpr double dearest_share = 0.01;           // what keeping may cost before readings are shared
+constexpr double keeping_s = 0.0025;    // one half of a pair
+constexpr std::uint32_t coarsest = 16;  // iterations that share a reading where it is dear
+constexpr double dearest_share = 0.01;  // what keeping may cost before readings are shared
 constexpr std::uint32_t longest_tick = 0xffffffffu;
 
 }  // namespace
@@ -44,8 +44,12 @@ Detector::Detector(Operation operation, const DetectorOptions& options, MpiTeam&
 }
 
 Detector::Detector(Detector&& other) noexcept
-    : operation_(std::move(other.operation_)), options_(std::move(other.options_)), team_(other.team_),
-      found_(other.found_), yields_(other.yields_), schedstat_(std::exchange(other.schedstat_, -1)) {}
+    : operation_(std::move(other.operation_)),
+      options_(std::move(other.options_)),
+      team_(other.team_),
+      found_(other.found_),
+      yields_(other.yields_),
+      schedstat_(std::exchange(other.schedstat_, -1)) {}
 
 Detector::~Detector() {
   if (schedstat_ >= 0) ::close(schedstat_);
@@ -102,7 +106,8 @@ void Detector::note(std::int64_t end, std::uint64_t length, double gap_s) {
   if (block_ != nullptr) {
     if (block_->stalls.size() < most_stalls) {
       const double began = static_cast<double>(end - begin_ticks_ - static_cast<std::int64_t>(length)) * found_.tick_s;
-      block_->stalls.push_back({static_cast<float>(began), static_cast<float>(static_cast<double>(length) * found_.tick_s),
+      block_->stalls.push_back({static_cast<float>(began),
+                                static_cast<float>(static_cast<double>(length) * found_.tick_s),
                                 static_cast<float>(delay - last_delay_s_), static_cast<float>(gap_s)});
     } else {
       ++block_->stalls_lost;
@@ -114,8 +119,7 @@ void Detector::note(std::int64_t end, std::uint64_t length, double gap_s) {
 }
 
 // `count` iterations, a multiple of found_.every.
-template <bool keep>
-void Detector::chunk(std::uint32_t count) {
+template <bool keep> void Detector::chunk(std::uint32_t count) {
   if constexpr (!keep) {
     for (std::uint32_t i = 0; i < count; ++i) step();
     return;
@@ -136,7 +140,8 @@ void Detector::chunk(std::uint32_t count) {
     const auto length = static_cast<std::uint64_t>(now - last_);
     *out++ = length < longest_tick ? static_cast<std::uint32_t>(length) : longest_tick;
     last_ = now;
-    if (length > threshold) [[unlikely]] note(now, length, gap);
+    if (length > threshold) [[unlikely]]
+      note(now, length, gap);
   }
   kept_count_ += count / every;
 }
@@ -240,9 +245,12 @@ Result<Calibration> Detector::calibrate() {
   std::sort(sorted.begin(), sorted.end());
   int empty = sorted.empty();
   MPI_Allreduce(MPI_IN_PLACE, &empty, 1, MPI_INT, MPI_MAX, team_.comm());
-  if (empty) return Error{"noise.nothing_measured", "the operation did not end once while calibrating", "ask for shorter messages with --size"};
+  if (empty)
+    return Error{"noise.nothing_measured", "the operation did not end once while calibrating",
+                 "ask for shorter messages with --size"};
   const double kept_s = sorted[sorted.size() / 2] * found_.tick_s;
-  const auto rare = static_cast<std::size_t>(std::min(stalls_per_s * look.length_s, 0.5 * static_cast<double>(sorted.size())));
+  const auto rare =
+      static_cast<std::size_t>(std::min(stalls_per_s * look.length_s, 0.5 * static_cast<double>(sorted.size())));
   const double at_rate = sorted[sorted.size() - 1 - std::min(rare, sorted.size() - 1)] * found_.tick_s;
   found_.stall_s = options_.stall_s > 0 ? options_.stall_s : std::max({shortest_stall_s, 2 * kept_s, at_rate});
   found_.iteration_s = kept_s / found_.every;

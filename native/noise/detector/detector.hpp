@@ -25,28 +25,28 @@ namespace sonde::noise {
 struct DetectorOptions {
   std::string op = "alltoall";
   std::size_t bytes = 1024;
-  bool poll = false;              ///< non-blocking form and polling, which names late ranks better and costs more
+  bool poll = false;  ///< non-blocking form and polling, which names late ranks better and costs more
   double longest_block_s = 1;
-  std::uint32_t every = 0;        ///< iterations that share one reading: 1, 2, 4, 8 or 16; 0: see choose_readers
-  double stall_s = 0;             ///< threshold; 0: found by calibrate
+  std::uint32_t every = 0;  ///< iterations that share one reading: 1, 2, 4, 8 or 16; 0: see choose_readers
+  double stall_s = 0;       ///< threshold; 0: found by calibrate
   std::size_t memory_bytes = std::size_t{512} << 20;  ///< for the iterations of one block
 };
 
 struct Stall {
-  float t_s;        ///< when it began, after the block's begin
-  float length_s;   ///< of the whole iteration
-  float delay_s;    ///< the kernel kept this rank from running since its last stall or the block's begin; NaN: not known
-  float gap_s;      ///< longest gap between two polls; NaN where it did not poll
+  float t_s;       ///< when it began, after the block's begin
+  float length_s;  ///< of the whole iteration
+  float delay_s;   ///< the kernel kept this rank from running since its last stall or the block's begin; NaN: not known
+  float gap_s;     ///< longest gap between two polls; NaN where it did not poll
 };
 static_assert(sizeof(Stall) == 16);
 
 struct Block {
-  std::int64_t begin_ns = 0;      ///< now_ns()
-  double length_s = 0;            ///< from the first iteration's begin to the last one's end
-  double excluded_s = 0;          ///< of it, spent on agreeing to go on and on noting stalls
+  std::int64_t begin_ns = 0;  ///< now_ns()
+  double length_s = 0;        ///< from the first iteration's begin to the last one's end
+  double excluded_s = 0;      ///< of it, spent on agreeing to go on and on noting stalls
   std::uint64_t iterations = 0;
   double run_delay_s = 0, cpu_s = 0;
-  std::uint64_t involuntary = 0;  ///< context switches
+  std::uint64_t involuntary = 0;     ///< context switches
   std::vector<std::uint32_t> count;  ///< Histogram::classes
   std::vector<Stall> stalls;
   std::uint64_t stalls_lost = 0;
@@ -55,15 +55,15 @@ struct Block {
 /// What was found before the first block.
 struct Calibration {
   double tick_s = 0;
-  bool steady = false;          ///< the processor's counter is used
-  double iteration_s = 0;       ///< median, of a single one
-  double stall_s = 0;           ///< this rank's threshold
-  double stamp_s = 0;           ///< cost of one counter read and store, measured alone
-  double keeping_share = 0;     ///< (kept - bare) / bare of the loop, interleaved; median of pairs
+  bool steady = false;                       ///< the processor's counter is used
+  double iteration_s = 0;                    ///< median, of a single one
+  double stall_s = 0;                        ///< this rank's threshold
+  double stamp_s = 0;                        ///< cost of one counter read and store, measured alone
+  double keeping_share = 0;                  ///< (kept - bare) / bare of the loop, interleaved; median of pairs
   double keeping_low = 0, keeping_high = 0;  ///< 95 % interval of that median
-  std::uint32_t every = 1;      ///< this rank's iterations that share one counter reading
-  std::uint32_t chunk = 0;      ///< iterations between two agreements to go on
-  std::uint64_t room = 0;       ///< iterations that a block has memory for
+  std::uint32_t every = 1;                   ///< this rank's iterations that share one counter reading
+  std::uint32_t chunk = 0;                   ///< iterations between two agreements to go on
+  std::uint64_t room = 0;                    ///< iterations that a block has memory for
 };
 
 class Detector {
@@ -91,8 +91,7 @@ class Detector {
 
  private:
   Detector(Operation operation, const DetectorOptions& options, MpiTeam& team);
-  template <bool keep>
-  void chunk(std::uint32_t count);
+  template <bool keep> void chunk(std::uint32_t count);
   void set_chunk(double iteration_s);
   void make_room(double length_s, double iteration_s);
   void choose_readers(double iteration_s);
@@ -109,13 +108,13 @@ class Detector {
   Calibration found_;
   bool yields_;
   int schedstat_ = -1;
-  std::uint64_t k_ = 0;            ///< iterations since the start, for rotating roots
+  std::uint64_t k_ = 0;  ///< iterations since the start, for rotating roots
   std::vector<std::uint32_t> kept_;
   std::uint64_t kept_count_ = 0;
   std::uint64_t threshold_ = ~std::uint64_t{0};  ///< ticks
   std::int64_t begin_ticks_ = 0, last_ = 0;
   double last_delay_s_ = 0;
-  std::int64_t excluded_ = 0;      ///< ticks
+  std::int64_t excluded_ = 0;  ///< ticks
   Block* block_ = nullptr;
 };
 

@@ -54,8 +54,12 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
   if (!all_well(forwarding, team)) return 3;
   auto sink = forwarding->sink();
   if (!all_well(sink, team)) return 3;
-  DetectorOptions wanted{.op = options.op, .bytes = options.bytes, .poll = options.poll, .longest_block_s = options.block_s,
-                         .every = options.every, .stall_s = options.stall_s};
+  DetectorOptions wanted{.op = options.op,
+                         .bytes = options.bytes,
+                         .poll = options.poll,
+                         .longest_block_s = options.block_s,
+                         .every = options.every,
+                         .stall_s = options.stall_s};
   auto detector = Detector::make(wanted, team);
   if (!all_well(detector, team)) return 3;
   team.barrier();
@@ -68,24 +72,40 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
   Recorder recorder(*writer, began_s);
 
   if (team.rank() == 0)
-    emit(JsonLine().add("event", "start").add("ranks", team.size()).add("mpi", SONDE_MPI_FLAVOUR)
-             .add("mpi_version", mpi_library_version()).add("oversubscribed", team.oversubscribed())
-             .add("ranks_on_node", team.ranks_on_node()).add("clock_cost_s", clock_cost_s())
+    emit(JsonLine()
+             .add("event", "start")
+             .add("ranks", team.size())
+             .add("mpi", SONDE_MPI_FLAVOUR)
+             .add("mpi_version", mpi_library_version())
+             .add("oversubscribed", team.oversubscribed())
+             .add("ranks_on_node", team.ranks_on_node())
+             .add("clock_cost_s", clock_cost_s())
              .add("forwarding_ranks", forwarding->forwarding_ranks()));
   NodeAgent agent(std::move(keepers), options.variants);
   auto prepared = agent.prepare();
   if (!all_well(prepared, team)) return 3;
   auto found = detector->calibrate();
   if (!all_well(found, team)) return 3;
-  const std::vector<double> told{found->tick_s, found->steady ? 1.0 : 0.0, found->iteration_s, found->stall_s,
-                                 found->stamp_s, found->keeping_share, found->keeping_low, found->keeping_high,
-                                 static_cast<double>(found->every), static_cast<double>(found->chunk),
+  const std::vector<double> told{found->tick_s,
+                                 found->steady ? 1.0 : 0.0,
+                                 found->iteration_s,
+                                 found->stall_s,
+                                 found->stamp_s,
+                                 found->keeping_share,
+                                 found->keeping_low,
+                                 found->keeping_high,
+                                 static_cast<double>(found->every),
+                                 static_cast<double>(found->chunk),
                                  static_cast<double>(found->room)};
   auto kept = recorder.values(Kind::calibration, 0, 0, 0, told);
   if (!all_well(kept, team)) return 3;
   if (team.rank() == 0)
-    emit(JsonLine().add("event", "calibrated").add("iteration_s", found->iteration_s).add("stall_s", found->stall_s)
-             .add("keeping_share", found->keeping_share).add("elapsed_s", now_s() - began_s));
+    emit(JsonLine()
+             .add("event", "calibrated")
+             .add("iteration_s", found->iteration_s)
+             .add("stall_s", found->stall_s)
+             .add("keeping_share", found->keeping_share)
+             .add("elapsed_s", now_s() - began_s));
 
   Run run{options, team, *detector, agent, recorder, *forwarding, control, began_s};
   const Stop stop = run_blocks(run);
@@ -103,8 +123,13 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   if (team.rank() == 0)
-    emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples)
-             .add("elapsed_s", stop.elapsed_s).add("dropped", dropped).add("peak_rss_kib", use.ru_maxrss));
+    emit(JsonLine()
+             .add("event", "end")
+             .add("stop_reason", to_string(stop.reason))
+             .add("samples", stop.samples)
+             .add("elapsed_s", stop.elapsed_s)
+             .add("dropped", dropped)
+             .add("peak_rss_kib", use.ru_maxrss));
   return well ? 0 : 3;
 }
 

@@ -28,15 +28,23 @@ const std::vector<std::string>& op_names() {
 }
 
 Operation::Operation(Op op, std::size_t bytes, MPI_Comm comm)
-    : op_(op), bytes_(static_cast<int>(bytes)), doubles_(std::max(1, static_cast<int>(bytes / sizeof(double)))),
+    : op_(op),
+      bytes_(static_cast<int>(bytes)),
+      doubles_(std::max(1, static_cast<int>(bytes / sizeof(double)))),
       comm_(comm) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
 }
 
 Operation::Operation(Operation&& other) noexcept
-    : op_(other.op_), bytes_(other.bytes_), rank_(other.rank_), size_(other.size_), doubles_(other.doubles_),
-      comm_(other.comm_), send_(std::exchange(other.send_, nullptr)), recv_(std::exchange(other.recv_, nullptr)) {}
+    : op_(other.op_),
+      bytes_(other.bytes_),
+      rank_(other.rank_),
+      size_(other.size_),
+      doubles_(other.doubles_),
+      comm_(other.comm_),
+      send_(std::exchange(other.send_, nullptr)),
+      recv_(std::exchange(other.recv_, nullptr)) {}
 
 Operation::~Operation() {
   std::free(send_);
@@ -46,7 +54,8 @@ Operation::~Operation() {
 Result<Operation> Operation::make(const std::string& name, std::size_t bytes, MPI_Comm comm) {
   const auto& names = op_names();
   const auto at = std::find(names.begin(), names.end(), name);
-  if (at == names.end()) return Error{"noise.unknown_op", "there is no operation '" + name + "'", "see sonde noise run --help"};
+  if (at == names.end())
+    return Error{"noise.unknown_op", "there is no operation '" + name + "'", "see sonde noise run --help"};
   Operation made(static_cast<Op>(at - names.begin()), bytes, comm);
   const std::size_t room = std::max<std::size_t>(bytes, sizeof(double)) * static_cast<std::size_t>(made.size_);
   made.send_ = touched(room);
@@ -66,9 +75,7 @@ void Operation::once(std::uint64_t k) {
     case Op::bcast: MPI_Bcast(send_, bytes_, MPI_BYTE, root, comm_); break;
     case Op::reduce: MPI_Reduce(send_, recv_, doubles_, MPI_DOUBLE, MPI_SUM, root, comm_); break;
     case Op::allgather: MPI_Allgather(send_, bytes_, MPI_BYTE, recv_, bytes_, MPI_BYTE, comm_); break;
-    case Op::halo:
-      begin(k);
-      MPI_Waitall(pending_, requests_, MPI_STATUSES_IGNORE);
+    case Op::halo: begin(k); MPI_Waitall(pending_, requests_, MPI_STATUSES_IGNORE);
   }
 }
 

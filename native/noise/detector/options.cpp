@@ -12,8 +12,7 @@ namespace {
 
 const char* const not_for_people = "this program is started by `sonde noise run`, which should be used instead";
 
-template <typename T>
-bool numbers(const std::string& text, std::vector<T>& out) {
+template <typename T> bool numbers(const std::string& text, std::vector<T>& out) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     T value{};
@@ -35,13 +34,18 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   Options o;
   using Take = std::function<bool(const std::string&)>;
   auto into = [](auto& target) { return Take([&target](const std::string& v) { return number(v, target); }); };
-  auto text = [](std::string& target) { return Take([&target](const std::string& v) { target = v; return true; }); };
+  auto text = [](std::string& target) {
+    return Take([&target](const std::string& v) {
+      target = v;
+      return true;
+    });
+  };
   auto flag = [](bool& target) { return Take([&target](const std::string& v) { return yes_no(v, target); }); };
   // Of the variant that was begun last.
   auto own = [&o](auto take) {
     return Take([&o, take](const std::string& v) { return !o.variants.empty() && take(o.variants.back(), v); });
   };
-  auto own_number = [&](auto Variant::*member) {
+  auto own_number = [&](auto Variant::* member) {
     return own([member](Variant& it, const std::string& v) { return number(v, it.*member); });
   };
   const std::map<std::string, Take> known{
@@ -65,7 +69,12 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       {"--poll", flag(o.poll)},
       {"--keep", flag(o.keep)},
       {"--forward", flag(o.forward)},
-      {"--variant", [&](const std::string& v) { o.variants.push_back({}); o.variants.back().name = v; return !v.empty(); }},
+      {"--variant",
+       [&](const std::string& v) {
+         o.variants.push_back({});
+         o.variants.back().name = v;
+         return !v.empty();
+       }},
       {"--share", own_number(&Variant::share)},
       {"--cpus", own([](Variant& it, const std::string& v) { return numbers(v, it.cpus); })},
   };
@@ -87,8 +96,10 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   if (!o.spend.empty() && (o.spend.size() != o.rounds.size() || o.variants.size() != 2))
     return Error{"noise.bad_option", "--spend needs a share for every segment, and two variants", not_for_people};
   if (!(o.block_s > 0) || !(o.settle_s >= 0) || !(o.budget_s >= 0) || !(o.alpha > 0 && o.alpha < 1) ||
-      !(o.fold_weight > 0 && o.fold_weight < 1) || o.every > 16 || (o.every & (o.every - 1)) != 0 || o.bytes > 0x7fffffff)
-    return Error{"noise.bad_option", "a length of time, --alpha, --fold-weight, --every or --size is out of range", not_for_people};
+      !(o.fold_weight > 0 && o.fold_weight < 1) || o.every > 16 || (o.every & (o.every - 1)) != 0 ||
+      o.bytes > 0x7fffffff)
+    return Error{"noise.bad_option", "a length of time, --alpha, --fold-weight, --every or --size is out of range",
+                 not_for_people};
   return o;
 }
 

@@ -23,17 +23,17 @@ struct Options {
   std::string op = "alltoall";
   std::size_t bytes = 1024;
   double block_s = 1, settle_s = 0.05, budget_s = 0, stall_s = 0;
-  std::vector<double> periods_s;      ///< to fold at
+  std::vector<double> periods_s;  ///< to fold at
   double fold_weight = 0.8;
   std::uint64_t seed = 1, cap_bytes = std::uint64_t{4} << 30;
   std::vector<std::uint32_t> rounds;  ///< of each segment
   std::vector<double> spend;          ///< share of alpha for the look after each segment; empty: no looks
   double alpha = 0.01;
-  std::uint32_t fresh_rounds = 0;     ///< rounds after a detection, for the size of the effect
+  std::uint32_t fresh_rounds = 0;  ///< rounds after a detection, for the size of the effect
   bool poll = false, keep = false, forward = false;
-  std::uint32_t every = 0;            ///< iterations that share a reading; 0: chosen by what it costs
+  std::uint32_t every = 0;  ///< iterations that share a reading; 0: chosen by what it costs
   std::uint32_t permutations = 1999;
-  std::vector<Variant> variants;      ///< the first is "off"
+  std::vector<Variant> variants;  ///< the first is "off"
 };
 
 /// Parses what follows the program's name. Errors: noise.bad_option.

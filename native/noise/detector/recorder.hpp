@@ -39,11 +39,13 @@ class Recorder {
   Recorder(RecordWriter& writer, double began_s) : writer_(&writer), began_s_(began_s) {}
 
   /// A block and its stalls; resumed_s: now_s() at which its agent was let go, or would have been.
-  Result<void> block(std::uint32_t number, std::uint32_t segment, std::uint32_t variant, const Block& block, double resumed_s);
+  Result<void> block(std::uint32_t number, std::uint32_t segment, std::uint32_t variant, const Block& block,
+                     double resumed_s);
   /// Every iteration of a block.
   Result<void> iterations(std::uint32_t number, std::span<const std::uint32_t> ticks);
   /// Numbers of one kind.
-  Result<void> values(Kind kind, std::uint32_t block, std::uint32_t segment, std::uint32_t variant, std::span<const double> values);
+  Result<void> values(Kind kind, std::uint32_t block, std::uint32_t segment, std::uint32_t variant,
+                      std::span<const double> values);
   Result<void> flush() { return writer_->flush(); }
 
  private:

@@ -25,8 +25,11 @@ struct Told {
 /// dataset: a run judged again gives what it gave live.
 Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, double resumed_s) {
   const Calibration& found = run.detector.calibration();
-  Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s, block.length_s, static_cast<double>(found.every),
-            static_cast<double>(block.stalls.size()), {}};
+  Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s,
+            block.length_s,
+            static_cast<double>(found.every),
+            static_cast<double>(block.stalls.size()),
+            {}};
   std::vector<double> edges(Histogram::classes + 1);
   for (std::size_t k = 0; k < edges.size(); ++k) edges[k] = static_cast<double>(Histogram::edge(k)) * found.tick_s;
   for (std::size_t k = 0; k < levels; ++k)
@@ -129,13 +132,16 @@ Stop run_blocks(Run& run) {
     if (auto used = run.agent.use(); !used) {
       if (well) well = used.error();
     } else if (run.agent.leads()) {
-      if (auto done = run.recorder.values(Kind::agent, k, planned.segment, planned.variant, used->values()); !done) well = done;
+      if (auto done = run.recorder.values(Kind::agent, k, planned.segment, planned.variant, used->values()); !done)
+        well = done;
     }
-    // Of blocks without an agent too, from the same stamp: had the two kinds different origins, whatever repeats with the
-    // blocks would fall into different cells of the fold, and be taken for the agent.
+    // Of blocks without an agent too, from the same stamp: had the two kinds different origins, whatever repeats with
+    // the blocks would fall into different cells of the fold, and be taken for the agent.
     if (auto done = run.recorder.block(k, planned.segment, planned.variant, block, resumed_s); !done) well = done;
     if (o.keep)
-      if (auto done = run.recorder.iterations(k, std::span(run.detector.iterations()).first(run.detector.iterations_kept())); !done)
+      if (auto done =
+              run.recorder.iterations(k, std::span(run.detector.iterations()).first(run.detector.iterations_kept()));
+          !done)
         well = done;
     if (auto done = run.recorder.flush(); !done) well = done;
     if (auto done = run.forwarding.drain(); !done) well = done;
@@ -152,13 +158,29 @@ Stop run_blocks(Run& run) {
           const TestResult result = looks.look(evidence);
           const double elapsed = before - run.began_s, took = now_s() - before;
           found = looks.detected(o.alpha);
-          const std::vector<double> values{
-              static_cast<double>(looks.looks() - 1), static_cast<double>(evidence.size()), elapsed, result.p, result.p_fold,
-              result.p_ranked, result.z_fold, result.z_ranked, result.period_s, result.phase_s,
-              static_cast<double>(result.from_resume), static_cast<double>(result.feature), looks.p(), took};
+          const std::vector<double> values{static_cast<double>(looks.looks() - 1),
+                                           static_cast<double>(evidence.size()),
+                                           elapsed,
+                                           result.p,
+                                           result.p_fold,
+                                           result.p_ranked,
+                                           result.z_fold,
+                                           result.z_ranked,
+                                           result.period_s,
+                                           result.phase_s,
+                                           static_cast<double>(result.from_resume),
+                                           static_cast<double>(result.feature),
+                                           looks.p(),
+                                           took};
           well = run.recorder.values(Kind::look, k, planned.segment, 0, values);
-          emit(JsonLine().add("event", "look").add("number", looks.looks() - 1).add("blocks", evidence.size())
-                   .add("elapsed_s", elapsed).add("p", result.p).add("p_so_far", looks.p()).add("detected", found != 0));
+          emit(JsonLine()
+                   .add("event", "look")
+                   .add("number", looks.looks() - 1)
+                   .add("blocks", evidence.size())
+                   .add("elapsed_s", elapsed)
+                   .add("p", result.p)
+                   .add("p_so_far", looks.p())
+                   .add("detected", found != 0));
         }
         if (fails(well)) break;
         MPI_Bcast(&found, 1, MPI_INT, 0, run.team.comm());
@@ -173,8 +195,14 @@ Stop run_blocks(Run& run) {
     }
     if (leads && now_s() - told_s > 0.2) {
       told_s = now_s();
-      emit(JsonLine().add("event", "progress").add("done", k + 1).add("active", plan.size() - k - 1).add("cells", plan.size())
-               .add("epoch", planned.segment).add("samples", stop.samples).add("elapsed_s", told_s - run.began_s));
+      emit(JsonLine()
+               .add("event", "progress")
+               .add("done", k + 1)
+               .add("active", plan.size() - k - 1)
+               .add("cells", plan.size())
+               .add("epoch", planned.segment)
+               .add("samples", stop.samples)
+               .add("elapsed_s", told_s - run.began_s));
     }
   }
   if (stop.reason == StopReason::epochs && detected) stop.reason = StopReason::converged;

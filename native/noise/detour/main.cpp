@@ -88,7 +88,10 @@ static_assert(sizeof(Window) == 72);
 class Counters {
  public:
   explicit Counters(int cpu)
-      : cpu_(cpu), interrupts_("/proc/interrupts"), softirqs_("/proc/softirqs"), stat_("/proc/stat"),
+      : cpu_(cpu),
+        interrupts_("/proc/interrupts"),
+        softirqs_("/proc/softirqs"),
+        stat_("/proc/stat"),
         schedstat_("/proc/thread-self/schedstat") {
     take();
     names_.reserve(now_.size());
@@ -157,7 +160,8 @@ struct Book {
   std::optional<FileSink> sink;
   std::optional<RecordWriter> writer;
 
-  Result<void> open(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer, std::uint64_t cap) {
+  Result<void> open(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer,
+                    std::uint64_t cap) {
     auto file = FileSink::create(path);
     if (!file) return file.error();
     sink.emplace(std::move(*file));
@@ -182,8 +186,8 @@ struct Watcher {
   std::atomic<std::uint64_t> samples{0}, windows_done{0};
   double least_step_s = 0, threshold_s = 0, quantum_s = 0, seconds_per_tick = 0;
   std::vector<std::pair<std::string, std::uint64_t>> devices;
-  std::optional<Error> error;       // it could not begin
-  std::optional<Error> lost;        // it could not write all
+  std::optional<Error> error;  // it could not begin
+  std::optional<Error> lost;   // it could not write all
   std::thread thread;
   std::uint64_t dropped() const {
     std::uint64_t n = 0;
@@ -198,12 +202,10 @@ struct Watcher {
         if (auto done = book->writer->flush(); !done && !lost) lost = done.error();
   }
 
-  template <TickKind kind>
-  void measure(std::atomic<int>& ready, const std::atomic<bool>& go);
+  template <TickKind kind> void measure(std::atomic<int>& ready, const std::atomic<bool>& go);
 };
 
-template <TickKind kind>
-void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
+template <TickKind kind> void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
   const DetourOptions& o = *options;
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -249,7 +251,8 @@ void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
   const std::string window_fields =
       R"([["begin","<f8",[]],["end","<f8",[]],["lost","<f8",[]],["run_delay","<f8",[]],["steal","<f8",[]],["gap","<f8",[]],)"
       R"(["loops","<u8",[]],["gaps","<u4",[]],["method","<u4",[]],["involuntary","<u4",[]],["voluntary","<u4",[]],)"
-      R"(["counters","<u4",[)" + std::to_string(std::max<std::size_t>(1, counters.names().size())) + "]]]";
+      R"(["counters","<u4",[)" +
+      std::to_string(std::max<std::size_t>(1, counters.names().size())) + "]]]";
   const std::size_t counted = std::max<std::size_t>(1, counters.names().size());
   char name[32];
   auto path = [&](const char* what) {
@@ -261,9 +264,13 @@ void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
     return line.add("what", what).raw("fields", fields).text();
   };
   Result<void> opened;
-  if (o.detour) opened = detours.open(path("detour"), header("detour", seen_fields), sizeof(Seen), 1 << 17, o.cap_bytes);
-  if (opened && o.fwq) opened = quanta.open(path("fwq"), header("fwq", seen_fields), sizeof(Seen), 1 << 16, o.cap_bytes);
-  if (opened) opened = windows.open(path("window"), header("window", window_fields), sizeof(Window) + 4 * counted, 4096, o.cap_bytes);
+  if (o.detour)
+    opened = detours.open(path("detour"), header("detour", seen_fields), sizeof(Seen), 1 << 17, o.cap_bytes);
+  if (opened && o.fwq)
+    opened = quanta.open(path("fwq"), header("fwq", seen_fields), sizeof(Seen), 1 << 16, o.cap_bytes);
+  if (opened)
+    opened =
+        windows.open(path("window"), header("window", window_fields), sizeof(Window) + 4 * counted, 4096, o.cap_bytes);
   if (!opened) {
     error = opened.error();
     ++ready;
@@ -344,8 +351,10 @@ int run(DetourOptions o) {
       if (CPU_ISSET(cpu, &allowed)) o.cpus.push_back(cpu);
   for (const int cpu : o.cpus)
     if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed))
-      return fail({"noise.no_such_core", "CPU " + std::to_string(cpu) + " cannot be used; this process may use: " + list_of(allowed),
-                   "choose of these with --cpus, or leave it out for all"}, 3);
+      return fail({"noise.no_such_core",
+                   "CPU " + std::to_string(cpu) + " cannot be used; this process may use: " + list_of(allowed),
+                   "choose of these with --cpus, or leave it out for all"},
+                  3);
   if (o.check) return 0;
   if (o.host.empty()) {
     char name[256] = {};
@@ -388,9 +397,17 @@ int run(DetourOptions o) {
   const double began = now_s();
   if (error == nullptr) {
     double least = 1e9, threshold = 0;
-    for (const auto& w : team) least = std::min(least, w->least_step_s), threshold = std::max(threshold, w->threshold_s);
-    emit(JsonLine().add("event", "start").add("ranks", team.size()).add("mpi", "none").add("mpi_version", "none")
-             .add("oversubscribed", false).add("cpus", o.cpus).add("ticks", to_string(kind)).add("least_step_s", least)
+    for (const auto& w : team)
+      least = std::min(least, w->least_step_s), threshold = std::max(threshold, w->threshold_s);
+    emit(JsonLine()
+             .add("event", "start")
+             .add("ranks", team.size())
+             .add("mpi", "none")
+             .add("mpi_version", "none")
+             .add("oversubscribed", false)
+             .add("cpus", o.cpus)
+             .add("ticks", to_string(kind))
+             .add("least_step_s", least)
              .add("threshold_s", threshold));
   }
   go = true;
@@ -409,8 +426,14 @@ int run(DetourOptions o) {
     (void)::poll(&in, 1, static_cast<int>(wait_s * 1e3) + 1);
     if (control.stop_requested()) asked = true, ending = true;
     const std::uint64_t done = total(&Watcher::windows_done);
-    emit(JsonLine().add("event", "progress").add("done", done).add("active", team.size()).add("cells", expected)
-             .add("epoch", done / team.size()).add("samples", total(&Watcher::samples)).add("elapsed_s", now_s() - began));
+    emit(JsonLine()
+             .add("event", "progress")
+             .add("done", done)
+             .add("active", team.size())
+             .add("cells", expected)
+             .add("epoch", done / team.size())
+             .add("samples", total(&Watcher::samples))
+             .add("elapsed_s", now_s() - began));
   }
   const bool interrupted = ending || asked;
   for (auto& w : team) w->thread.join();
@@ -419,7 +442,10 @@ int run(DetourOptions o) {
   for (const auto& w : team) {
     dropped += w->dropped();
     if (w->lost)
-      emit(JsonLine().add("event", "warning").add("code", w->lost->code).add("evidence", "CPU " + std::to_string(w->cpu) + ": " + w->lost->what)
+      emit(JsonLine()
+               .add("event", "warning")
+               .add("code", w->lost->code)
+               .add("evidence", "CPU " + std::to_string(w->cpu) + ": " + w->lost->what)
                .add("hint", w->lost->hint));
     std::vector<std::string> names;
     std::vector<std::uint64_t> counts;
@@ -429,8 +455,12 @@ int run(DetourOptions o) {
     }
     emit(JsonLine().add("event", "devices").add("cpu", w->cpu).add("names", names).add("counts", counts));
   }
-  emit(JsonLine().add("event", "end").add("stop_reason", interrupted ? "interrupted" : "budget")
-           .add("samples", total(&Watcher::samples)).add("elapsed_s", now_s() - began).add("dropped", dropped));
+  emit(JsonLine()
+           .add("event", "end")
+           .add("stop_reason", interrupted ? "interrupted" : "budget")
+           .add("samples", total(&Watcher::samples))
+           .add("elapsed_s", now_s() - began)
+           .add("dropped", dropped));
   return 0;
 }
 

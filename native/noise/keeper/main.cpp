@@ -22,7 +22,12 @@ void say(const JsonLine& line) {
 }
 
 void say(const std::string& word, const Error& error) {
-  say(JsonLine().add("ok", false).add("did", word).add("code", error.code).add("what", error.what).add("hint", error.hint));
+  say(JsonLine()
+          .add("ok", false)
+          .add("did", word)
+          .add("code", error.code)
+          .add("what", error.what)
+          .add("hint", error.hint));
 }
 
 void say(const std::string& word, const Result<void>& done) {
@@ -34,15 +39,36 @@ void say(const Usage& u) {
   std::string drives = "[";
   for (const auto& drive : u.drives) {
     if (drives.size() > 1) drives += ',';
-    drives += JsonLine().add("begin_s", drive.begin_s).add("took_s", drive.took_s).add("bytes", drive.bytes)
-                  .add("done", drive.done).text();
+    drives += JsonLine()
+                  .add("begin_s", drive.begin_s)
+                  .add("took_s", drive.took_s)
+                  .add("bytes", drive.bytes)
+                  .add("done", drive.done)
+                  .text();
   }
-  say(JsonLine().add("ok", true).add("did", "usage").add("alive", u.alive).add("paused", u.paused).add("death", u.death)
-          .add("cpu_s", u.cpu_s).add("paused_cpu_s", u.paused_cpu_s).add("wakeups", u.wakeups).add("processes", u.processes)
-          .add("threads", u.threads).add("rss_bytes", u.rss_bytes).add("drives_done", u.drives_done)
-          .add("drives_failed", u.drives_failed).add("drive_bytes", u.drive_bytes).add("drive_s", u.drive_s)
-          .add("drive_min_s", u.drive_min_s).add("drive_max_s", u.drive_max_s).add("drive_failure", u.drive_failure)
-          .add("keeper_cpu_s", u.keeper_cpu_s).add("folder", u.folder).add("pids", u.pids).raw("drives", drives + "]"));
+  say(JsonLine()
+          .add("ok", true)
+          .add("did", "usage")
+          .add("alive", u.alive)
+          .add("paused", u.paused)
+          .add("death", u.death)
+          .add("cpu_s", u.cpu_s)
+          .add("paused_cpu_s", u.paused_cpu_s)
+          .add("wakeups", u.wakeups)
+          .add("processes", u.processes)
+          .add("threads", u.threads)
+          .add("rss_bytes", u.rss_bytes)
+          .add("drives_done", u.drives_done)
+          .add("drives_failed", u.drives_failed)
+          .add("drive_bytes", u.drive_bytes)
+          .add("drive_s", u.drive_s)
+          .add("drive_min_s", u.drive_min_s)
+          .add("drive_max_s", u.drive_max_s)
+          .add("drive_failure", u.drive_failure)
+          .add("keeper_cpu_s", u.keeper_cpu_s)
+          .add("folder", u.folder)
+          .add("pids", u.pids)
+          .raw("drives", drives + "]"));
 }
 
 }  // namespace
@@ -56,8 +82,9 @@ int main(int argc, char** argv) {
   AgentSpec spec;
   for (int k = 1; k < argc; k += 2) {
     const std::string flag = argv[k];
-    const Result<bool> read = flag.rfind("--agent-", 0) == 0 && k + 1 < argc ? read_agent_flag(spec, flag.substr(8), argv[k + 1])
-                                                                               : Result<bool>(false);
+    const Result<bool> read = flag.rfind("--agent-", 0) == 0 && k + 1 < argc
+                                  ? read_agent_flag(spec, flag.substr(8), argv[k + 1])
+                                  : Result<bool>(false);
     if (read && *read) continue;
     say("options", read ? Error{"noise.bad_option", "sonde-keeper does not understand '" + flag + "'",
                                 "this program is started by `sonde noise agents --try`, which should be used instead"}
@@ -79,7 +106,8 @@ int main(int argc, char** argv) {
       if (const auto usage = keeper->usage()) say(*usage);
       else say(word, usage.error());
     } else {
-      say(word, Error{"noise.bad_option", "'" + word + "' is no command; allowed: start, pause, resume, place, usage, stop", ""});
+      say(word, Error{"noise.bad_option",
+                      "'" + word + "' is no command; allowed: start, pause, resume, place, usage, stop", ""});
     }
   }
   return 0;

@@ -1,4 +1,5 @@
-// sonde-powerconform KIND [OPTIONS]: holds a kind of power hardware, as it is here, against what its interface promises.
+// sonde-powerconform KIND [OPTIONS]: holds a kind of power hardware, as it is here, against what its interface
+// promises.
 #include <poll.h>
 
 #include <cstdio>
@@ -68,8 +69,13 @@ class PutsBack {
 };
 
 int fail(const Error& e, int code) {
-  if (as_json) std::printf("%s\n", JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint).text().c_str());
-  else std::fprintf(stderr, "%s: %s\n%s%s%s", e.code.c_str(), e.what.c_str(), e.hint.empty() ? "" : "  hint: ", e.hint.c_str(), e.hint.empty() ? "" : "\n");
+  if (as_json)
+    std::printf(
+        "%s\n",
+        JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint).text().c_str());
+  else
+    std::fprintf(stderr, "%s: %s\n%s%s%s", e.code.c_str(), e.what.c_str(),
+                 e.hint.empty() ? "" : "  hint: ", e.hint.c_str(), e.hint.empty() ? "" : "\n");
   return code;
 }
 
@@ -80,7 +86,12 @@ int main(int argc, char** argv) {
   const int signals = service::claim_signals();
   conformance::Settings settings;
   HardwareSpec& spec = settings.spec;
-  const auto text = [](std::string& to) { return [&to](const std::string& value) { to = value; return true; }; };
+  const auto text = [](std::string& to) {
+    return [&to](const std::string& value) {
+      to = value;
+      return true;
+    };
+  };
   const auto watts = [](double& to) {
     return [&to](const std::string& value) {
       const auto parsed = parse_power(value);
@@ -88,11 +99,23 @@ int main(int argc, char** argv) {
       return static_cast<bool>(parsed);
     };
   };
-  const auto seconds = [](double& to) { return [&to](const std::string& value) { return number(std::string_view(value), to) && to > 0 && to <= 3600; }; };
+  const auto seconds = [](double& to) {
+    return [&to](const std::string& value) { return number(std::string_view(value), to) && to > 0 && to <= 3600; };
+  };
   const std::map<std::string, std::function<bool(const std::string&)>> options{
-      {"--root", text(spec.root)}, {"--url", text(spec.url)}, {"--user", text(spec.user)}, {"--password-file", text(spec.password_file)}, {"--ca", text(spec.ca)},
-      {"--domains", text(spec.domains)}, {"--min", watts(spec.min_w)}, {"--max", watts(spec.max_w)}, {"--timeout", seconds(spec.timeout_s)},
-      {"--load-file", text(spec.load_file)}, {"--patience", seconds(settings.patience_s)}, {"--tolerance", watts(settings.tolerance_w)}, {"--case", text(settings.only)}};
+      {"--root", text(spec.root)},
+      {"--url", text(spec.url)},
+      {"--user", text(spec.user)},
+      {"--password-file", text(spec.password_file)},
+      {"--ca", text(spec.ca)},
+      {"--domains", text(spec.domains)},
+      {"--min", watts(spec.min_w)},
+      {"--max", watts(spec.max_w)},
+      {"--timeout", seconds(spec.timeout_s)},
+      {"--load-file", text(spec.load_file)},
+      {"--patience", seconds(settings.patience_s)},
+      {"--tolerance", watts(settings.tolerance_w)},
+      {"--case", text(settings.only)}};
   for (int k = 1; k < argc; ++k)
     if (std::string_view(argv[k]) == "--json") as_json = true;
   std::string kind;
@@ -112,13 +135,21 @@ int main(int argc, char** argv) {
       return 0;
     } else if (word == "--kinds") {
       for (const auto& one : hardware_kinds()) {
-        if (as_json) std::printf("%s\n", JsonLine().add("event", "kind").add("kind", name_of(one.kind)).add("what", one.what).add("missing", one.missing).text().c_str());
+        if (as_json)
+          std::printf("%s\n", JsonLine()
+                                  .add("event", "kind")
+                                  .add("kind", name_of(one.kind))
+                                  .add("what", one.what)
+                                  .add("missing", one.missing)
+                                  .text()
+                                  .c_str());
         else std::printf("%-10s %s%s%s\n", name_of(one.kind), one.what, *one.missing ? "; missing: " : "", one.missing);
       }
       return 0;
     } else if (const auto option = options.find(word); option != options.end()) {
       if (++k == argc) return fail({"power.usage", word + " lacks its value", "sonde-powerconform --help"}, 2);
-      if (!option->second(argv[k])) return fail({"power.usage", word + " cannot be '" + argv[k] + "'", "sonde-powerconform --help"}, 2);
+      if (!option->second(argv[k]))
+        return fail({"power.usage", word + " cannot be '" + argv[k] + "'", "sonde-powerconform --help"}, 2);
     } else if (word.starts_with("-")) {
       return fail({"power.usage", "sonde-powerconform has no option " + word, "sonde-powerconform --help"}, 2);
     } else if (!kind.empty()) {
@@ -129,7 +160,8 @@ int main(int argc, char** argv) {
   }
   if (kind.empty()) return fail({"power.usage", "of what kind is the hardware?", "sonde-powerconform --kinds"}, 2);
   const auto source = source_named(kind);
-  if (!source || *source == Source::none) return fail({"power.usage", "there is no kind '" + kind + "'", "sonde-powerconform --kinds"}, 2);
+  if (!source || *source == Source::none)
+    return fail({"power.usage", "there is no kind '" + kind + "'", "sonde-powerconform --kinds"}, 2);
   spec.kind = *source;
   settings.ended = [&] {
     pollfd one{signals, POLLIN, 0};
@@ -138,15 +170,28 @@ int main(int argc, char** argv) {
   std::size_t passed = 0, failed = 0, unsupported = 0;
   settings.told = [&](const conformance::Case& c) {
     ++(c.outcome == Outcome::passed ? passed : c.outcome == Outcome::failed ? failed : unsupported);
-    const char* word = c.outcome == Outcome::passed ? "passed" : c.outcome == Outcome::failed ? "failed" : "unsupported";
-    if (as_json) std::printf("%s\n", JsonLine().add("event", "case").add("kind", kind).add("name", c.name).add("outcome", word).add("reason", c.reason).add("elapsed_s", c.elapsed_s).text().c_str());
-    else std::printf("%-12s %s%s%s\n", word, c.name.c_str(), c.reason.empty() ? "" : "\n             ", c.reason.c_str());
+    const char* word = c.outcome == Outcome::passed   ? "passed"
+                       : c.outcome == Outcome::failed ? "failed"
+                                                      : "unsupported";
+    if (as_json)
+      std::printf("%s\n", JsonLine()
+                              .add("event", "case")
+                              .add("kind", kind)
+                              .add("name", c.name)
+                              .add("outcome", word)
+                              .add("reason", c.reason)
+                              .add("elapsed_s", c.elapsed_s)
+                              .text()
+                              .c_str());
+    else
+      std::printf("%-12s %s%s%s\n", word, c.name.c_str(), c.reason.empty() ? "" : "\n             ", c.reason.c_str());
     std::fflush(stdout);
   };
   std::unique_ptr<Guardian> guardian;
   if (settings.set) {
     // Before anything is opened here.
-    auto made = Guardian::start([puts_back = std::make_shared<PutsBack>(spec)](Guardian::Why why) { return puts_back->act(why); });
+    auto made = Guardian::start(
+        [puts_back = std::make_shared<PutsBack>(spec)](Guardian::Why why) { return puts_back->act(why); });
     if (!made) return fail(made.error(), 3);
     guardian = std::move(*made);
     if (!guardian->arm(originals_within_s)) {
@@ -158,8 +203,19 @@ int main(int argc, char** argv) {
   }
   const auto all = conformance::check(settings);
   if (guardian) guardian->dismiss();
-  if (!all) return fail(all.error(), all.error().code == "power.conformance" || all.error().code == "power.bad_hardware" || all.error().code == "power.unknown_domain" ? 2 : 3);
-  if (as_json) std::printf("%s\n", JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported).text().c_str());
+  if (!all)
+    return fail(all.error(), all.error().code == "power.conformance" || all.error().code == "power.bad_hardware" ||
+                                     all.error().code == "power.unknown_domain"
+                                 ? 2
+                                 : 3);
+  if (as_json)
+    std::printf("%s\n", JsonLine()
+                            .add("event", "end")
+                            .add("passed", passed)
+                            .add("failed", failed)
+                            .add("unsupported", unsupported)
+                            .text()
+                            .c_str());
   else std::printf("%zu passed, %zu failed, %zu unsupported\n", passed, failed, unsupported);
   return failed || settings.ended() ? 1 : 0;
 }

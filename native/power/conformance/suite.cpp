@@ -33,8 +33,7 @@ std::string watts(double w) {
   std::snprintf(text, sizeof text, "%.6g W", w);
   return text;
 }
-template <typename T>
-T need(Result<T> result, const std::string& what) {
+template <typename T> T need(Result<T> result, const std::string& what) {
   if (!result) throw Failed(what + ": " + told(result.error()));
   return std::move(*result);
 }
@@ -57,7 +56,8 @@ struct Scene {
   }
   std::vector<DomainReading> read() const {
     auto all = need(hardware.read(), "read()");
-    expect(all.size() == hardware.domains().size(), "read() gave " + std::to_string(all.size()) + " readings of " + std::to_string(hardware.domains().size()) + " domains");
+    expect(all.size() == hardware.domains().size(), "read() gave " + std::to_string(all.size()) + " readings of " +
+                                                        std::to_string(hardware.domains().size()) + " domains");
     return all;
   }
   std::vector<std::size_t> settable() const {
@@ -76,16 +76,20 @@ struct Scene {
   const std::string& name(std::size_t domain) const { return hardware.domains()[domain]; }
   double set(std::size_t domain, double cap_w) const {
     const double back = need(hardware.cap(domain, cap_w), name(domain) + ": cap(" + watts(cap_w) + ")");
-    expect(std::abs(back - cap_w) <= settings.tolerance_w, name(domain) + " was set to " + watts(cap_w) + ", and cap() read back " + watts(back));
+    expect(std::abs(back - cap_w) <= settings.tolerance_w,
+           name(domain) + " was set to " + watts(cap_w) + ", and cap() read back " + watts(back));
     return back;
   }
   void refused(std::size_t domain, double cap_w, const std::string& code) const {
     const double before = read()[domain].cap_w;
     const auto back = hardware.cap(domain, cap_w);
     expect(!back, name(domain) + ": cap(" + watts(cap_w) + ") was taken");
-    expect(back.error().code == code, name(domain) + ": cap(" + watts(cap_w) + ") gave " + told(back.error()) + "; expected " + code);
+    expect(back.error().code == code,
+           name(domain) + ": cap(" + watts(cap_w) + ") gave " + told(back.error()) + "; expected " + code);
     const double after = read()[domain].cap_w;
-    expect(before == after || (std::isnan(before) && std::isnan(after)), name(domain) + ": cap(" + watts(cap_w) + ") was refused, and the cap went from " + watts(before) + " to " + watts(after));
+    expect(before == after || (std::isnan(before) && std::isnan(after)), name(domain) + ": cap(" + watts(cap_w) +
+                                                                             ") was refused, and the cap went from " +
+                                                                             watts(before) + " to " + watts(after));
   }
 };
 
@@ -98,7 +102,8 @@ void names(const Scene& s) {
 }
 
 void source(const Scene& s) {
-  expect(s.hardware.source() == s.settings.spec.kind, std::string("it says ") + name_of(s.hardware.source()) + " and was opened as " + name_of(s.settings.spec.kind));
+  expect(s.hardware.source() == s.settings.spec.kind, std::string("it says ") + name_of(s.hardware.source()) +
+                                                          " and was opened as " + name_of(s.settings.spec.kind));
 }
 
 void range(const Scene& s) {
@@ -108,7 +113,8 @@ void range(const Scene& s) {
       expect(!r.why_not.empty(), s.name(k) + " cannot be capped, and why is not told");
       continue;
     }
-    expect(std::isfinite(r.min_w) && std::isfinite(r.max_w) && r.min_w >= 0 && r.min_w <= r.max_w, s.name(k) + " can be capped from " + watts(r.min_w) + " to " + watts(r.max_w));
+    expect(std::isfinite(r.min_w) && std::isfinite(r.max_w) && r.min_w >= 0 && r.min_w <= r.max_w,
+           s.name(k) + " can be capped from " + watts(r.min_w) + " to " + watts(r.max_w));
   }
 }
 
@@ -118,7 +124,8 @@ void reading(const Scene& s) {
   bool any = false;
   const auto all = s.read();
   for (std::size_t k = 0; k < all.size(); ++k) {
-    for (const double w : {all[k].power_w, all[k].cap_w}) expect(std::isnan(w) || (w >= 0 && w <= most_w), s.name(k) + " reads " + watts(w));
+    for (const double w : {all[k].power_w, all[k].cap_w})
+      expect(std::isnan(w) || (w >= 0 && w <= most_w), s.name(k) + " reads " + watts(w));
     expect(!std::isnan(all[k].power_w) || !all[k].trouble.empty(), s.name(k) + " has no power, and why is not told");
     any = any || std::isfinite(all[k].power_w);
   }
@@ -132,7 +139,8 @@ void energy(const Scene& s) {
     auto now = s.read();
     for (std::size_t k = 0; k < now.size(); ++k) {
       expect(std::isfinite(now[k].energy_j), s.name(k) + " tells no energy");
-      expect(now[k].energy_j >= last[k].energy_j, s.name(k) + ": energy fell from " + std::to_string(last[k].energy_j) + " J to " + std::to_string(now[k].energy_j) + " J");
+      expect(now[k].energy_j >= last[k].energy_j, s.name(k) + ": energy fell from " + std::to_string(last[k].energy_j) +
+                                                      " J to " + std::to_string(now[k].energy_j) + " J");
     }
     last = std::move(now);
   }
@@ -154,18 +162,24 @@ void energy_is_power(const Scene& s) {
   }
   const double passed = now_s() - from;
   for (std::size_t k = 0; k < end.size(); ++k) {
-    // The power of each piece of time lies between the lowest and the highest that were told, but for how finely they are told.
+    // The power of each piece of time lies between the lowest and the highest that were told, but for how finely they
+    // are told.
     const double mean = (end[k].energy_j - begin[k].energy_j) / passed, room = 5 + 0.25 * high[k];
-    expect(mean >= low[k] - room && mean <= high[k] + room,
-           s.name(k) + ": energy grew by " + watts(mean) + " on average, and power was told from " + watts(low[k]) + " to " + watts(high[k]));
+    expect(mean >= low[k] - room && mean <= high[k] + room, s.name(k) + ": energy grew by " + watts(mean) +
+                                                                " on average, and power was told from " +
+                                                                watts(low[k]) + " to " + watts(high[k]));
   }
 }
 
 void sensors(const Scene& s) {
   for (const auto& one : need(s.hardware.sensors(), "sensors()")) {
     expect(!one.name.empty(), "a sensor has no name");
-    const double least = one.kind == SensorKind::temperature ? -273.15 : one.kind == SensorKind::voltage ? -1e3 : 0, most = one.kind == SensorKind::utilisation ? 1 : most_w;
-    expect(std::isnan(one.value) || (one.value >= least && one.value <= most), one.name + " (" + name_of(one.kind) + ") is " + std::to_string(one.value));
+    const double least = one.kind == SensorKind::temperature ? -273.15
+                         : one.kind == SensorKind::voltage   ? -1e3
+                                                             : 0,
+                 most = one.kind == SensorKind::utilisation ? 1 : most_w;
+    expect(std::isnan(one.value) || (one.value >= least && one.value <= most),
+           one.name + " (" + name_of(one.kind) + ") is " + std::to_string(one.value));
   }
 }
 
@@ -173,7 +187,8 @@ void caps(const Scene& s) {
   for (const auto k : s.settable()) {
     for (const double share : {1.0, 0.5, 0.0, 0.75}) {
       const double back = s.set(k, s.within(k, share)), now = s.read()[k].cap_w;
-      expect(std::abs(now - back) <= s.settings.tolerance_w, s.name(k) + ": cap() read back " + watts(back) + ", and read() tells " + watts(now));
+      expect(std::abs(now - back) <= s.settings.tolerance_w,
+             s.name(k) + ": cap() read back " + watts(back) + ", and read() tells " + watts(now));
     }
   }
 }
@@ -188,11 +203,14 @@ void out_of_range(const Scene& s) {
 }
 
 void held_by_hardware(const Scene& s) {
-  if (s.settings.spec.kind == Source::simulated && s.settings.spec.root == HardwareSpec{}.root) throw Unsupported("a simulated node without a folder keeps its cap in its process");
+  if (s.settings.spec.kind == Source::simulated && s.settings.spec.root == HardwareSpec{}.root)
+    throw Unsupported("a simulated node without a folder keeps its cap in its process");
   for (const auto k : s.settable()) {
     const double back = s.set(k, s.within(k, 0.25));
     const auto other = need(s.another()->read(), "read() of a second opening");
-    expect(k < other.size() && std::abs(other[k].cap_w - back) <= s.settings.tolerance_w, s.name(k) + " was set to " + watts(back) + ", and a second opening reads " + watts(k < other.size() ? other[k].cap_w : unknown));
+    expect(k < other.size() && std::abs(other[k].cap_w - back) <= s.settings.tolerance_w,
+           s.name(k) + " was set to " + watts(back) + ", and a second opening reads " +
+               watts(k < other.size() ? other[k].cap_w : unknown));
   }
 }
 
@@ -210,7 +228,8 @@ void put_back(const Scene& s) {
   need((other ? *other : s.hardware).restore(saved), "restore()");
   const auto after = s.read();
   for (const auto k : domains)
-    expect(std::abs(after[k].cap_w - before[k].cap_w) <= s.settings.tolerance_w, s.name(k) + " was at " + watts(before[k].cap_w) + ", and was put back to " + watts(after[k].cap_w));
+    expect(std::abs(after[k].cap_w - before[k].cap_w) <= s.settings.tolerance_w,
+           s.name(k) + " was at " + watts(before[k].cap_w) + ", and was put back to " + watts(after[k].cap_w));
 }
 
 void all_else_is_put_back(const Scene& s) {
@@ -224,7 +243,8 @@ void all_else_is_put_back(const Scene& s) {
   const auto done = s.hardware.restore(saved);
   expect(!done, "restore() says nothing of a domain and a setting that are not there");
   const double after = s.read()[k].cap_w;
-  expect(std::abs(after - before) <= s.settings.tolerance_w, s.name(k) + " was at " + watts(before) + ", and was put back to " + watts(after) + " beside what cannot be");
+  expect(std::abs(after - before) <= s.settings.tolerance_w,
+         s.name(k) + " was at " + watts(before) + ", and was put back to " + watts(after) + " beside what cannot be");
 }
 
 void read_only(const Scene& s) {
@@ -232,11 +252,14 @@ void read_only(const Scene& s) {
   const auto other = s.another([](HardwareSpec& spec) { spec.read_only = true; });
   for (const auto k : domains) {
     (void)s.set(k, s.within(k, 0.5));
-    expect(!other->range(k).settable && !other->range(k).why_not.empty(), s.name(k) + " can be capped where read_only is said");
+    expect(!other->range(k).settable && !other->range(k).why_not.empty(),
+           s.name(k) + " can be capped where read_only is said");
     const auto done = other->cap(k, s.within(k, 0.25));
-    expect(!done && done.error().code == "power.read_only", s.name(k) + ": cap() of read_only gave " + (done ? watts(*done) : told(done.error())));
+    expect(!done && done.error().code == "power.read_only",
+           s.name(k) + ": cap() of read_only gave " + (done ? watts(*done) : told(done.error())));
     const double now = s.read()[k].cap_w;
-    expect(std::abs(now - s.within(k, 0.5)) <= s.settings.tolerance_w, s.name(k) + " was capped at " + watts(now) + " by who is read_only");
+    expect(std::abs(now - s.within(k, 0.5)) <= s.settings.tolerance_w,
+           s.name(k) + " was capped at " + watts(now) + " by who is read_only");
   }
 }
 
@@ -248,18 +271,23 @@ void narrower(const Scene& s) {
     spec.max_w = high;
   });
   const Range r = other->range(k);
-  expect(r.settable && r.min_w == low && r.max_w == high, s.name(k) + " was narrowed to " + watts(low) + " to " + watts(high) + ", and says " + watts(r.min_w) + " to " + watts(r.max_w));
+  expect(r.settable && r.min_w == low && r.max_w == high, s.name(k) + " was narrowed to " + watts(low) + " to " +
+                                                              watts(high) + ", and says " + watts(r.min_w) + " to " +
+                                                              watts(r.max_w));
   if (high + 2 > s.hardware.range(k).max_w) return;
   const auto done = other->cap(k, high + 2);
-  expect(!done && done.error().code == "power.out_of_range", s.name(k) + ": a cap above the configuration's highest gave " + (done ? watts(*done) : told(done.error())));
+  expect(!done && done.error().code == "power.out_of_range",
+         s.name(k) + ": a cap above the configuration's highest gave " + (done ? watts(*done) : told(done.error())));
 }
 
 void unknown_domain(const Scene& s) {
   HardwareSpec spec = s.settings.spec;
   spec.domains = "no-such-domain-*";
   const auto opened = s.settings.open(spec);
-  expect(!opened && opened.error().code == "power.unknown_domain", "opening no-such-domain-* gave " + (opened ? "hardware" : told(opened.error())));
-  expect(opened.error().hint.find(s.name(0)) != std::string::npos || !s.settings.spec.domains.empty(), "which domains there are is not told: " + opened.error().hint);
+  expect(!opened && opened.error().code == "power.unknown_domain",
+         "opening no-such-domain-* gave " + (opened ? "hardware" : told(opened.error())));
+  expect(opened.error().hint.find(s.name(0)) != std::string::npos || !s.settings.spec.domains.empty(),
+         "which domains there are is not told: " + opened.error().hint);
   const auto done = s.hardware.cap(s.hardware.domains().size(), 100);
   expect(!done, "a domain that is not there was capped");
 }
@@ -274,7 +302,8 @@ void obeyed(const Scene& s) {
     const auto now = s.read();
     above.clear();
     for (const auto k : domains)
-      if (!(now[k].power_w <= now[k].cap_w * 1.05 + s.settings.tolerance_w)) above = s.name(k) + " draws " + watts(now[k].power_w) + " under a cap of " + watts(now[k].cap_w);
+      if (!(now[k].power_w <= now[k].cap_w * 1.05 + s.settings.tolerance_w))
+        above = s.name(k) + " draws " + watts(now[k].power_w) + " under a cap of " + watts(now[k].cap_w);
   } while (!above.empty() && !deadline.passed());
   expect(above.empty(), above + " after " + std::to_string(static_cast<int>(s.settings.patience_s)) + " s");
 }
@@ -340,7 +369,8 @@ Result<std::vector<Case>> check(const Settings& settings) {
     if (settings.told) settings.told(now);
     out.push_back(std::move(now));
   }
-  if (out.empty() && !(settings.ended && settings.ended())) return Error{"power.conformance", "no case fits " + shown(settings.only), "sonde-powerconform --list"};
+  if (out.empty() && !(settings.ended && settings.ended()))
+    return Error{"power.conformance", "no case fits " + shown(settings.only), "sonde-powerconform --list"};
   if (!before.empty())
     if (const auto done = hardware.restore(before); !done) return done.error();
   return out;

@@ -1,5 +1,6 @@
 // libFuzzer: the input is what fuzz::judge() reads.
-//   cmake --preset fuzz -DSONDE_NET=OFF -DSONDE_STORE=OFF && cmake --build build/fuzz --target sonde-powerfuzz sonde-powerfuzz-llvm
+//   cmake --preset fuzz -DSONDE_NET=OFF -DSONDE_STORE=OFF
+//   cmake --build build/fuzz --target sonde-powerfuzz sonde-powerfuzz-llvm
 //   mkdir -p build/corpus && build/fuzz/libexec/sonde-powerfuzz --seeds build/corpus
 //   build/fuzz/libexec/sonde-powerfuzz-llvm -max_len=8192 build/corpus
 #include <cstdio>

@@ -1,6 +1,7 @@
 #pragma once
-/// What strangers hand to the power stack (configurations, JSON and Sparkplug commands by MQTT, samples of peers that the bridge tells on), damaged
-/// in every way, and whether what reads it keeps its promises. Used by the libFuzzer harness, by sonde-powerfuzz and by tests. Owner-thread.
+/// What strangers hand to the power stack (configurations, JSON and Sparkplug commands by MQTT, samples of peers that
+/// the bridge tells on), damaged in every way, and whether what reads it keeps its promises. Used by the libFuzzer
+/// harness, by sonde-powerfuzz and by tests. Owner-thread.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +20,8 @@ const std::vector<bus::TypePtr>& types();
 std::string judge_config(std::string_view toml);
 /// JSON from MQTT: what was let pass is no sample, or comes back as another one.
 std::string judge_json(const bus::TypePtr& type, std::string_view text);
-/// A payload of the bus, where verify() lets it pass: its JSON is not the bus's own, does not come back; a topic or text that MQTT does not carry.
+/// A payload of the bus, where verify() lets it pass: its JSON is not the bus's own, does not come back; a topic or
+/// text that MQTT does not carry.
 std::string judge_sample(const bus::TypePtr& type, bus::Bytes payload);
 /// An NCMD of Sparkplug: what follows a request for a rebirth hides it.
 std::string judge_command(std::string_view protobuf);
@@ -39,8 +41,8 @@ std::string input_of(const Input& input);
 std::vector<Input> seeds();
 
 struct Tally {
-  std::uint64_t inputs = 0, sound = 0;       ///< sound: nevertheless
-  std::string wrong, input;                  ///< what judge() said of `input`; empty: nothing ever
+  std::uint64_t inputs = 0, sound = 0;  ///< sound: nevertheless
+  std::string wrong, input;             ///< what judge() said of `input`; empty: nothing ever
 };
 /// `mutations` of the seeds; ends at the first that is judged wrong.
 Tally attack(std::uint64_t mutations, std::uint64_t random_seed);

@@ -45,14 +45,16 @@ Result<Cpufreq> Cpufreq::open(const std::string& root) {
     const std::string name = entry.path().filename();
     if (name.starts_with("policy")) out.policies_.push_back(name);
   }
-  std::sort(out.policies_.begin(), out.policies_.end(), [](const auto& a, const auto& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; });
+  std::sort(out.policies_.begin(), out.policies_.end(),
+            [](const auto& a, const auto& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; });
   for (const auto& name : out.policies_) {
     const std::string at = out.folder_ + name + "/";
     Frequency one;
     one.name = name;
     one.least_hz = hz_in(at + "cpuinfo_min_freq");
     one.most_hz = hz_in(at + "cpuinfo_max_freq");
-    if (const auto governors = kinds::read_text(at + "scaling_available_governors")) one.governors = words_of(*governors);
+    if (const auto governors = kinds::read_text(at + "scaling_available_governors"))
+      one.governors = words_of(*governors);
     if (const auto cores = kinds::read_text(at + "related_cpus"))
       for (const auto& word : words_of(*cores)) one.cores.push_back(std::atoi(word.c_str()));
     out.known_.push_back(std::move(one));
@@ -82,7 +84,8 @@ Result<std::vector<Frequency>> Cpufreq::read() {
 Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_hz, const std::string& governor) {
   const auto named = std::find(policies_.begin(), policies_.end(), policy);
   if (named == policies_.end())
-    return Error{"power.unknown_policy", "there is no frequency policy " + shown(policy) + nearest(policy, policies_), "there are: " + joined(policies_)};
+    return Error{"power.unknown_policy", "there is no frequency policy " + shown(policy) + nearest(policy, policies_),
+                 "there are: " + joined(policies_)};
   const Frequency& fixed = known_[static_cast<std::size_t>(named - policies_.begin())];
   const std::string at = folder_ + policy + "/";
   for (const double hz : {min_hz, max_hz}) {
@@ -90,24 +93,34 @@ Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_h
     const bool known = std::isfinite(fixed.least_hz) && std::isfinite(fixed.most_hz);
     if (!known) return Error{"power.read_only", policy + " does not tell what frequencies it can have", ""};
     if (!(hz >= fixed.least_hz && hz <= fixed.most_hz))
-      return Error{"power.out_of_range", policy + " cannot have " + told_hz(hz), "take " + told_hz(fixed.least_hz) + " to " + told_hz(fixed.most_hz)};
+      return Error{"power.out_of_range", policy + " cannot have " + told_hz(hz),
+                   "take " + told_hz(fixed.least_hz) + " to " + told_hz(fixed.most_hz)};
   }
   if (!governor.empty() && std::find(fixed.governors.begin(), fixed.governors.end(), governor) == fixed.governors.end())
-    return Error{"power.unknown_governor", policy + " has no governor " + shown(governor) + nearest(governor, fixed.governors), "take one of " + joined(fixed.governors)};
+    return Error{"power.unknown_governor",
+                 policy + " has no governor " + shown(governor) + nearest(governor, fixed.governors),
+                 "take one of " + joined(fixed.governors)};
   const auto max_now = kinds::read_number(at + "scaling_max_freq");
   if (!max_now) return max_now.error();
   const auto min_now = kinds::read_number(at + "scaling_min_freq");
   if (!min_now) return min_now.error();
-  const double least = std::isnan(min_hz) ? *min_now * 1e3 : min_hz, most = std::isnan(max_hz) ? *max_now * 1e3 : max_hz;
-  if (least > most) return Error{"power.out_of_range", policy + " cannot have at least " + told_hz(least) + " and at most " + told_hz(most), "give both limits"};
+  const double least = std::isnan(min_hz) ? *min_now * 1e3 : min_hz,
+               most = std::isnan(max_hz) ? *max_now * 1e3 : max_hz;
+  if (least > most)
+    return Error{"power.out_of_range",
+                 policy + " cannot have at least " + told_hz(least) + " and at most " + told_hz(most),
+                 "give both limits"};
   limits_ns_ = 0;
-  const auto put = [&](const char* file, double hz) { return kinds::write_text(at + file, std::to_string(std::llround(hz * 1e-3))); };
+  const auto put = [&](const char* file, double hz) {
+    return kinds::write_text(at + file, std::to_string(std::llround(hz * 1e-3)));
+  };
   // The kernel refuses a least above the highest, also in between.
   const bool highest_first = most >= *max_now * 1e3;
   for (int turn = 0; turn < 2; ++turn) {
     const bool highest = (turn == 0) == highest_first;
     if (std::isnan(highest ? max_hz : min_hz)) continue;
-    if (const auto done = put(highest ? "scaling_max_freq" : "scaling_min_freq", highest ? most : least); !done) return done.error();
+    if (const auto done = put(highest ? "scaling_max_freq" : "scaling_min_freq", highest ? most : least); !done)
+      return done.error();
   }
   if (!governor.empty()) return kinds::write_text(at + "scaling_governor", governor);
   return {};

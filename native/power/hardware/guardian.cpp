@@ -26,7 +26,8 @@ std::int64_t boot_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// All descriptors but `keep` and standard error: a pipe of the daemon that stayed open here would keep whoever reads it waiting.
+/// All descriptors but `keep` and standard error: a pipe of the daemon that stayed open here would keep whoever reads
+/// it waiting.
 void close_all_but(int keep) {
   const int nothing = ::open("/dev/null", O_RDWR);
   ::dup2(nothing, STDIN_FILENO);
@@ -58,7 +59,8 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
       if (!armed) armed = true, shared.armed.store(act(Why::armed) == Did::failed ? -1 : 1);
       wakes = due;
       if (boot_ns() >= due) {
-        // How it was begun counts: a renewal that came meanwhile is for the daemon to sort out, which sees that this acted.
+        // How it was begun counts: a renewal that came meanwhile is for the daemon to sort out, which sees that this
+        // acted.
         if (act(Why::late) == Did::set) shared.acted.fetch_add(1);
         wakes = boot_ns() + again_ns;
       }
@@ -86,7 +88,10 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
 }
 
 Result<std::unique_ptr<Guardian>> Guardian::start(Act act, double again_s) {
-  const auto failed = [](const char* what) { return Error{"power.no_guardian", std::string("cannot ") + what + ": " + std::strerror(errno), "let it have more processes and descriptors: ulimit -u, ulimit -n"}; };
+  const auto failed = [](const char* what) {
+    return Error{"power.no_guardian", std::string("cannot ") + what + ": " + std::strerror(errno),
+                 "let it have more processes and descriptors: ulimit -u, ulimit -n"};
+  };
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return failed("make a pipe");
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -132,12 +137,10 @@ bool Guardian::arm(double within_s) {
 void Guardian::dismiss() {
   if (pipe_ < 0) return;
   ::fcntl(pipe_, F_SETFL, 0);
-  while (::write(pipe_, &well, 1) < 0 && errno == EINTR) {
-  }
+  while (::write(pipe_, &well, 1) < 0 && errno == EINTR) {}
   ::close(pipe_);
   pipe_ = -1;
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
 }
 
 }  // namespace sonde::power

@@ -1,4 +1,5 @@
-// A node's BMC by IPMI's DCMI commands, through the program ipmitool: as a child with a time limit, for each exchange one.
+// A node's BMC by IPMI's DCMI commands, through the program ipmitool: as a child with a time limit, for each exchange
+// one.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -29,7 +30,7 @@ constexpr std::size_t most_said = 256u << 10;
 constexpr double most_w = 1e6, longest_correction_ms = 600e3;
 
 struct Said {
-  int status = 0;                     // exit code; 128 + signal
+  int status = 0;  // exit code; 128 + signal
   std::string out, err;
 };
 
@@ -49,7 +50,8 @@ std::string program_path() {
 /// Runs it; killed when its time is over. Errors: power.bmc_timeout, power.hardware_failed (it could not be started).
 Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline) {
   int out[2], err[2];
-  if (::pipe2(out, O_CLOEXEC) != 0) return Error{"power.hardware_failed", std::string("no pipe for ipmitool: ") + std::strerror(errno), ""};
+  if (::pipe2(out, O_CLOEXEC) != 0)
+    return Error{"power.hardware_failed", std::string("no pipe for ipmitool: ") + std::strerror(errno), ""};
   if (::pipe2(err, O_CLOEXEC) != 0) {
     const int why = errno;
     ::close(out[0]);
@@ -61,7 +63,8 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, err[1], STDERR_FILENO);
-  // A group of its own, so that a Ctrl-C of the terminal does not cut an exchange; and signals as a program expects them.
+  // A group of its own, so that a Ctrl-C of the terminal does not cut an exchange; and signals as a program expects
+  // them.
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   sigset_t none, usual;
@@ -76,8 +79,9 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   argv.push_back(nullptr);
   std::vector<char*> env;
   for (char** one = environ; *one; ++one)
-    if (std::strncmp(*one, "LC_", 3) != 0 && std::strncmp(*one, "LANG", 4) != 0 && std::strncmp(*one, "IPMI_", 5) != 0) env.push_back(*one);
-  char plain[] = "LC_ALL=C";          // its words are read
+    if (std::strncmp(*one, "LC_", 3) != 0 && std::strncmp(*one, "LANG", 4) != 0 && std::strncmp(*one, "IPMI_", 5) != 0)
+      env.push_back(*one);
+  char plain[] = "LC_ALL=C";  // its words are read
   env.push_back(plain);
   env.push_back(nullptr);
   pid_t child = -1;
@@ -117,13 +121,16 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   if (late || too_much) {
     ::kill(-child, SIGKILL);
     ::kill(child, SIGKILL);
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   }
   ::close(out[0]);
   ::close(err[0]);
-  if (late) return Error{"power.bmc_timeout", "ipmitool " + words.back() + " did not end in time", "`timeout` of the hardware's configuration"};
-  if (too_much) return Error{"power.hardware_failed", "ipmitool " + words.back() + " says more than " + std::to_string(most_said) + " bytes", ""};
+  if (late)
+    return Error{"power.bmc_timeout", "ipmitool " + words.back() + " did not end in time",
+                 "`timeout` of the hardware's configuration"};
+  if (too_much)
+    return Error{"power.hardware_failed",
+                 "ipmitool " + words.back() + " says more than " + std::to_string(most_said) + " bytes", ""};
   said.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return said;
 }
@@ -168,11 +175,11 @@ std::vector<std::string> fields(const std::string& line) {
 }
 
 struct Limit {
-  double set_w = unknown;             // NaN: none is active
-  double kept_w = unknown;            // what it would be if it were active
+  double set_w = unknown;   // NaN: none is active
+  double kept_w = unknown;  // what it would be if it were active
   bool active = false;
-  std::string action;                 // in ipmitool's words, of set_limit
-  std::uint32_t correction_ms = 1000, sample_s = 1;   // where it does not tell them, what most BMCs have
+  std::string action;                                // in ipmitool's words, of set_limit
+  std::uint32_t correction_ms = 1000, sample_s = 1;  // where it does not tell them, what most BMCs have
 };
 
 class Dcmi final : public Hardware {
@@ -180,9 +187,12 @@ class Dcmi final : public Hardware {
   explicit Dcmi(const HardwareSpec& spec) : spec_(spec) {}
 
   Result<void> begin() {
-    const auto bad = [](const std::string& what, const std::string& hint) { return Error{"power.bad_hardware", what, hint}; };
+    const auto bad = [](const std::string& what, const std::string& hint) {
+      return Error{"power.bad_hardware", what, hint};
+    };
     base_ = {program_path()};
-    if (base_[0].empty()) return Error{"power.not_built", "the program ipmitool is not there", std::string("install ") + ipmi_missing()};
+    if (base_[0].empty())
+      return Error{"power.not_built", "the program ipmitool is not there", std::string("install ") + ipmi_missing()};
     if (!spec_.url.empty()) {
       std::string host = spec_.url;
       if (host.starts_with("ipmi://")) host.erase(0, 7);
@@ -195,11 +205,14 @@ class Dcmi final : public Hardware {
       const bool plain = !host.empty() && host.front() != '-' && host.find_first_of("/@ ") == std::string::npos;
       if (!plain || (!port.empty() && (!number(std::string_view(port), checked) || checked == 0 || checked > 65535)))
         return bad(shown(spec_.url) + " is no host of a BMC", "write bmc17, or bmc17:623");
-      if (spec_.user.empty() || spec_.password_file.empty()) return bad("a BMC over the network needs user and password_file", "a file with the password, chmod 600");
+      if (spec_.user.empty() || spec_.password_file.empty())
+        return bad("a BMC over the network needs user and password_file", "a file with the password, chmod 600");
       if (auto password = password_in(spec_.password_file); !password) return password.error();
       // By a file, for what stands in arguments everyone can read. Asked again each second.
-      for (const auto& word : {std::string("-I"), std::string("lanplus"), std::string("-H"), host, std::string("-p"), std::to_string(checked), std::string("-U"), spec_.user, std::string("-f"),
-                               spec_.password_file, std::string("-N"), std::string("1"), std::string("-R"), std::string("3")})
+      for (const auto& word :
+           {std::string("-I"), std::string("lanplus"), std::string("-H"), host, std::string("-p"),
+            std::to_string(checked), std::string("-U"), spec_.user, std::string("-f"), spec_.password_file,
+            std::string("-N"), std::string("1"), std::string("-R"), std::string("3")})
         base_.push_back(word);
       remote_ = true;
     } else if (!spec_.user.empty() || !spec_.password_file.empty()) {
@@ -207,16 +220,20 @@ class Dcmi final : public Hardware {
     }
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto power = ask({"dcmi", "power", "reading"}, deadline);
-    // Least rights first, and the better cipher: 17 is SHA-256, 3 SHA-1. Which a BMC has is told quicker by trying than by asking it.
+    // Least rights first, and the better cipher: 17 is SHA-256, 3 SHA-1. Which a BMC has is told quicker by trying than
+    // by asking it.
     for (int turn = 0; remote_ && !power && turn < 2; ++turn) {
-      if (power.error().code == "power.bmc_denied" && power.error().what.find("nsufficient privilege") != std::string::npos && level_ == "OPERATOR") level_ = "ADMINISTRATOR";
+      if (power.error().code == "power.bmc_denied" &&
+          power.error().what.find("nsufficient privilege") != std::string::npos && level_ == "OPERATOR")
+        level_ = "ADMINISTRATOR";
       else if (power.error().code == "power.bmc_cipher" && cipher_ == "17") cipher_ = "3";
       else break;
       power = ask({"dcmi", "power", "reading"}, deadline);
     }
     if (!power) {
       if (power.error().code != "power.hardware_failed") return power.error();
-      return Error{"power.no_hardware", "no BMC that tells its power by DCMI: " + power.error().what, "ipmitool dcmi discover tells what it can; modprobe ipmi_si ipmi_devintf for this machine's"};
+      return Error{"power.no_hardware", "no BMC that tells its power by DCMI: " + power.error().what,
+                   "ipmitool dcmi discover tells what it can; modprobe ipmi_si ipmi_devintf for this machine's"};
     }
     Range range;
     range.settable = true;
@@ -229,9 +246,11 @@ class Dcmi final : public Hardware {
     auto info = ask({"mc", "info"}, deadline);
     if (info) {
       const std::string maker = after(*info, "Manufacturer Name"), product = after(*info, "Product Name");
-      model_ = "IPMI BMC" + (maker.empty() ? "" : " of " + maker.substr(0, 60)) + (product.empty() ? "" : " " + product.substr(0, 60));
+      model_ = "IPMI BMC" + (maker.empty() ? "" : " of " + maker.substr(0, 60)) +
+               (product.empty() ? "" : " " + product.substr(0, 60));
     }
-    if (auto named = chosen(spec_.domains, names_, [](const std::string&) { return true; }); !named) return named.error();
+    if (auto named = chosen(spec_.domains, names_, [](const std::string&) { return true; }); !named)
+      return named.error();
     return {};
   }
 
@@ -278,12 +297,15 @@ class Dcmi final : public Hardware {
         if (const auto made = set_action("sel_logging", deadline); !made) return made.error();
       if (const auto set = set_limit(whole, deadline); !set) return set.error();
     } else {
-      if (const auto set = set_all(mild ? before->action : "sel_logging", whole, *before, deadline); !set) return set.error();
+      if (const auto set = set_all(mild ? before->action : "sel_logging", whole, *before, deadline); !set)
+        return set.error();
       if (const auto on = switched(true, deadline); !on) return on.error();
     }
     auto back = limit_now(deadline);
     if (!back) return back.error();
-    if (std::isnan(back->set_w)) return Error{"power.hardware_failed", "the BMC took a cap and has none that is active", "its power management may be switched off, or need a licence"};
+    if (std::isnan(back->set_w))
+      return Error{"power.hardware_failed", "the BMC took a cap and has none that is active",
+                   "its power management may be switched off, or need a licence"};
     return back->set_w;
   }
 
@@ -325,16 +347,15 @@ class Dcmi final : public Hardware {
     for (const auto& one : originals) {
       std::optional<Error> wrong;
       std::uint32_t watts = 0;
-      if (one.domain != names_[0])
-        wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
-      else if (one.setting == "limit" && number(one.value, watts) && watts <= 65535)
-        limit = watts;
-      else if (one.setting == "action" && (one.value == "no_action" || one.value == "power_off" || one.value == "sel_logging"))
+      if (one.domain != names_[0]) wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+      else if (one.setting == "limit" && number(one.value, watts) && watts <= 65535) limit = watts;
+      else if (one.setting == "action" &&
+               (one.value == "no_action" || one.value == "power_off" || one.value == "sel_logging"))
         action = one.value;
-      else if (one.setting == "active" && (one.value == "0" || one.value == "1"))
-        active = one.value == "1";
+      else if (one.setting == "active" && (one.value == "0" || one.value == "1")) active = one.value == "1";
       else
-        wrong = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+        wrong = Error{"power.bad_original",
+                      one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
       if (wrong && !first) first = wrong;
     }
     if (const auto done = put_back(limit, action, active, deadline); !done) return done.error();
@@ -351,7 +372,8 @@ class Dcmi final : public Hardware {
     if (!said) return said.error();
     // It ends with 0 after some failures, and tells them only.
     std::string why = last_line(said->err);
-    const bool failed = said->status != 0 || said->err.find("request failed") != std::string::npos || said->out.find("request failed") != std::string::npos;
+    const bool failed = said->status != 0 || said->err.find("request failed") != std::string::npos ||
+                        said->out.find("request failed") != std::string::npos;
     if (!failed) return said->out;
     if (why.empty()) why = last_line(said->out);
     std::string all = said->err + said->out;
@@ -364,11 +386,15 @@ class Dcmi final : public Hardware {
     std::string asked;
     for (const auto& word : words) asked += " " + word;
     const std::string what = "ipmitool" + asked + ": " + shown(why, 200);
-    if (has("authentication algorithm") || has("integrity algorithm") || has("onfidentiality algorithm") || has("cipher suite"))
+    if (has("authentication algorithm") || has("integrity algorithm") || has("onfidentiality algorithm") ||
+        has("cipher suite"))
       return Error{"power.bmc_cipher", what, "the BMC has neither cipher suite 17 nor 3 for this user"};
-    if (has("HMAC is invalid") || has("unauthorized name") || has("Insufficient privilege") || has("insufficient privilege") || has("(d4)"))
-      return Error{"power.bmc_denied", what, "look at `user` and `password_file`, and at the user's privilege in the BMC"};
-    if (has("Unable to establish")) return Error{"power.bmc_timeout", what, "is it the BMC's address, and its user and password?"};
+    if (has("HMAC is invalid") || has("unauthorized name") || has("Insufficient privilege") ||
+        has("insufficient privilege") || has("(d4)"))
+      return Error{"power.bmc_denied", what,
+                   "look at `user` and `password_file`, and at the user's privilege in the BMC"};
+    if (has("Unable to establish"))
+      return Error{"power.bmc_timeout", what, "is it the BMC's address, and its user and password?"};
     return Error{"power.hardware_failed", what, ""};
   }
 
@@ -378,23 +404,35 @@ class Dcmi final : public Hardware {
     return {};
   }
   // Each asks the BMC for what it has first, and sends that back but for the one value.
-  Result<void> set_limit(double watts, const Deadline& deadline) const { return order({"dcmi", "power", "set_limit", "limit", std::to_string(std::llround(watts))}, deadline); }
-  Result<void> set_action(const std::string& action, const Deadline& deadline) const { return order({"dcmi", "power", "set_limit", "action", action}, deadline); }
-  /// So ipmitool calls an answer of the code 80h, "no limit is active", without more. In brackets it has 80 or, over the network, any number.
-  /// Who does not know the command answers another code, which it tells.
-  static bool tells_none(const Error& error) { return error.what.find("A valid DCMI command was not returned") != std::string::npos; }
+  Result<void> set_limit(double watts, const Deadline& deadline) const {
+    return order({"dcmi", "power", "set_limit", "limit", std::to_string(std::llround(watts))}, deadline);
+  }
+  Result<void> set_action(const std::string& action, const Deadline& deadline) const {
+    return order({"dcmi", "power", "set_limit", "action", action}, deadline);
+  }
+  /// So ipmitool calls an answer of the code 80h, "no limit is active", without more. In brackets it has 80 or, over
+  /// the network, any number. Who does not know the command answers another code, which it tells.
+  static bool tells_none(const Error& error) {
+    return error.what.find("A valid DCMI command was not returned") != std::string::npos;
+  }
   /// In one request that needs no answer before it: some BMCs tell no limit that is not active.
   Result<void> set_all(const std::string& action, double watts, const Limit& now, const Deadline& deadline) const {
-    const auto done = order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)), "correction", std::to_string(now.correction_ms), "sample",
-                             std::to_string(now.sample_s)}, deadline);
+    const auto done =
+        order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)),
+               "correction", std::to_string(now.correction_ms), "sample", std::to_string(now.sample_s)},
+              deadline);
     // It asks for the limit after it has set it.
     if (!done && !tells_none(done.error())) return done;
     return {};
   }
-  Result<void> switched(bool on, const Deadline& deadline) const { return order({"dcmi", "power", on ? "activate" : "deactivate"}, deadline); }
+  Result<void> switched(bool on, const Deadline& deadline) const {
+    return order({"dcmi", "power", on ? "activate" : "deactivate"}, deadline);
+  }
 
-  /// The order to switch the node off never stands beside a cap of ours that is active: it comes last, and not where what is before it failed.
-  Result<void> put_back(const std::optional<std::uint32_t>& limit, const std::string& action, const std::optional<bool>& active, const Deadline& deadline) const {
+  /// The order to switch the node off never stands beside a cap of ours that is active: it comes last, and not where
+  /// what is before it failed.
+  Result<void> put_back(const std::optional<std::uint32_t>& limit, const std::string& action,
+                        const std::optional<bool>& active, const Deadline& deadline) const {
     const bool off = active && !*active;
     if (off)
       if (const auto done = switched(false, deadline); !done) return done;
@@ -406,7 +444,8 @@ class Dcmi final : public Hardware {
       if (!now) return now.error();
       both = std::isnan(now->kept_w);
       if (both)
-        if (const auto done = set_all(action.empty() ? "sel_logging" : action, *limit, *now, deadline); !done) return done;
+        if (const auto done = set_all(action.empty() ? "sel_logging" : action, *limit, *now, deadline); !done)
+          return done;
     }
     if (has_limit && !both)
       if (const auto done = set_limit(*limit, deadline); !done) return done;
@@ -423,8 +462,10 @@ class Dcmi final : public Hardware {
     Limit out;
     const std::string state = after(*said, "Current Limit State");
     out.active = state == "Power Limit Active";
-    // Of an answer that ends after its code it tells what is in its memory behind it, at times a time that nobody has set.
-    const double correction_ms = first_number(after(*said, "Correction time")), sample_s = first_number(after(*said, "Sampling period"));
+    // Of an answer that ends after its code it tells what is in its memory behind it, at times a time that nobody has
+    // set.
+    const double correction_ms = first_number(after(*said, "Correction time")),
+                 sample_s = first_number(after(*said, "Sampling period"));
     if (!state.empty() && !out.active && !(correction_ms <= longest_correction_ms)) return Limit{};
     if (correction_ms <= longest_correction_ms) out.correction_ms = static_cast<std::uint32_t>(correction_ms);
     if (sample_s <= 65535) out.sample_s = static_cast<std::uint32_t>(sample_s);
@@ -467,7 +508,8 @@ const char* ipmi_missing() {
 }
 
 Opened open_ipmi(const HardwareSpec& spec) {
-  if (spec.kind == Source::ipmi && program_path().empty()) return Error{"power.not_built", "the program ipmitool is not there", "install ipmitool"};
+  if (spec.kind == Source::ipmi && program_path().empty())
+    return Error{"power.not_built", "the program ipmitool is not there", "install ipmitool"};
   auto out = std::make_unique<Dcmi>(spec);
   if (const auto begun = out->begin(); !begun) return begun.error();
   return Opened(std::move(out));

@@ -18,15 +18,13 @@ const JsonValue& JsonValue::operator[](std::string_view key) const {
   return found == all->end() ? nothing : found->second;
 }
 
-const JsonValue& JsonValue::operator[](std::size_t index) const { return list() && index < list()->size() ? (*list())[index] : nothing; }
-
-double JsonValue::number() const {
-  return kind_ == Kind::number ? number_ : std::numeric_limits<double>::quiet_NaN();
+const JsonValue& JsonValue::operator[](std::size_t index) const {
+  return list() && index < list()->size() ? (*list())[index] : nothing;
 }
 
-const std::string& JsonValue::text() const {
-  return text_;
-}
+double JsonValue::number() const { return kind_ == Kind::number ? number_ : std::numeric_limits<double>::quiet_NaN(); }
+
+const std::string& JsonValue::text() const { return text_; }
 
 class JsonReader {
  public:
@@ -50,7 +48,8 @@ class JsonReader {
     return false;
   }
   void blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
+      ++at_;
   }
   bool take(char c) {
     if (at_ < text_.size() && text_[at_] == c) return ++at_, true;
@@ -70,7 +69,10 @@ class JsonReader {
       case '{': out.kind_ = JsonValue::Kind::object; return object(out.object_, depth);
       case '[': out.kind_ = JsonValue::Kind::list; return list(out.list_, depth);
       case '"': out.kind_ = JsonValue::Kind::text; return string(out.text_);
-      case 't': out.kind_ = JsonValue::Kind::truth; out.number_ = 1; return word("true");
+      case 't':
+        out.kind_ = JsonValue::Kind::truth;
+        out.number_ = 1;
+        return word("true");
       case 'f': out.kind_ = JsonValue::Kind::truth; return word("false");
       case 'n': return word("null");
       default: return number(out);
@@ -105,11 +107,15 @@ class JsonReader {
     const std::size_t begin = at_;
     (void)take('-');
     const std::size_t digits = at_;
-    while (at_ < text_.size() && ((text_[at_] >= '0' && text_[at_] <= '9') || (at_ > digits && std::string_view(".eE+-").find(text_[at_]) != std::string_view::npos))) ++at_;
+    while (at_ < text_.size() &&
+           ((text_[at_] >= '0' && text_[at_] <= '9') ||
+            (at_ > digits && std::string_view(".eE+-").find(text_[at_]) != std::string_view::npos)))
+      ++at_;
     const std::string_view told = text_.substr(begin, at_ - begin);
     const bool zeros = at_ - digits > 1 && text_[digits] == '0' && text_[digits + 1] >= '0' && text_[digits + 1] <= '9';
     const auto dot = told.find('.');
-    const bool bare = dot != std::string_view::npos && (dot + 1 == told.size() || told[dot + 1] < '0' || told[dot + 1] > '9');
+    const bool bare =
+        dot != std::string_view::npos && (dot + 1 == told.size() || told[dot + 1] < '0' || told[dot + 1] > '9');
     double parsed = 0;
     const auto [end, why] = std::from_chars(told.data(), told.data() + told.size(), parsed);
     if (at_ == digits || zeros || bare || why != std::errc{} || end != told.data() + told.size()) {
@@ -164,7 +170,8 @@ class JsonReader {
       std::uint32_t code = 0, second = 0;
       if (kind != 'u' || !hex(code)) return no("an unknown escape");
       if (code >= 0xd800 && code < 0xdc00) {
-        if (!take('\\') || !take('u') || !hex(second) || second < 0xdc00 || second > 0xdfff) return no("half of a surrogate pair");
+        if (!take('\\') || !take('u') || !hex(second) || second < 0xdc00 || second > 0xdfff)
+          return no("half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (second - 0xdc00);
       } else if (code >= 0xdc00 && code < 0xe000) {
         return no("half of a surrogate pair");

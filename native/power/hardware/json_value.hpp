@@ -1,6 +1,6 @@
 #pragma once
-/// JSON as services send it, read into a tree. Strict (RFC 8259), bounded in depth; what it lacks is null, so that paths can be asked for
-/// without looking at each step. Any-thread, once made.
+/// JSON as services send it, read into a tree. Strict (RFC 8259), bounded in depth; what it lacks is null, so that
+/// paths can be asked for without looking at each step. Any-thread, once made.
 
 #include <map>
 #include <string>
@@ -38,7 +38,7 @@ class JsonValue {
   friend class JsonReader;
   enum class Kind : unsigned char { null, truth, number, text, list, object };
   Kind kind_ = Kind::null;
-  double number_ = 0;                 // of a truth 0 or 1
+  double number_ = 0;  // of a truth 0 or 1
   std::string text_;
   List list_;
   Object object_;

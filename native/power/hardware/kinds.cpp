@@ -53,7 +53,8 @@ Result<double> read_number(const std::string& path) {
   auto text = read_text(path);
   if (!text) return text.error();
   double out = 0;
-  if (!number(*text, out) || !std::isfinite(out)) return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no number", ""};
+  if (!number(*text, out) || !std::isfinite(out))
+    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no number", ""};
   return out;
 }
 
@@ -61,7 +62,8 @@ Result<std::uint64_t> read_count(const std::string& path) {
   auto text = read_text(path);
   if (!text) return text.error();
   std::uint64_t out = 0;
-  if (!number(*text, out)) return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no count", ""};
+  if (!number(*text, out))
+    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no count", ""};
   return out;
 }
 
@@ -84,20 +86,23 @@ Result<std::vector<std::size_t>> chosen(const std::string& pattern, const std::v
                                         const std::function<bool(const std::string&)>& usual) {
   std::vector<std::size_t> out;
   for (std::size_t k = 0; k < names.size(); ++k)
-    if (pattern.empty() ? usual(names[k]) : ::fnmatch(pattern.c_str(), names[k].c_str(), FNM_NOESCAPE) == 0) out.push_back(k);
+    if (pattern.empty() ? usual(names[k]) : ::fnmatch(pattern.c_str(), names[k].c_str(), FNM_NOESCAPE) == 0)
+      out.push_back(k);
   if (!out.empty()) return out;
-  return Error{"power.unknown_domain", "no domain is called " + shown(pattern) + nearest(pattern, names), "there are: " + joined(names)};
+  return Error{"power.unknown_domain", "no domain is called " + shown(pattern) + nearest(pattern, names),
+               "there are: " + joined(names)};
 }
 
 Range narrowed(Range range, const HardwareSpec& spec) {
-  if (std::isfinite(spec.min_w)) range.min_w = std::isfinite(range.min_w) ? std::max(range.min_w, spec.min_w) : spec.min_w;
-  if (std::isfinite(spec.max_w)) range.max_w = std::isfinite(range.max_w) ? std::min(range.max_w, spec.max_w) : spec.max_w;
+  if (std::isfinite(spec.min_w))
+    range.min_w = std::isfinite(range.min_w) ? std::max(range.min_w, spec.min_w) : spec.min_w;
+  if (std::isfinite(spec.max_w))
+    range.max_w = std::isfinite(range.max_w) ? std::min(range.max_w, spec.max_w) : spec.max_w;
   const auto no = [&](const std::string& why) {
     range.settable = false;
     range.why_not = why;
   };
-  if (spec.read_only)
-    no("read_only is set in the configuration");
+  if (spec.read_only) no("read_only is set in the configuration");
   else if (range.settable && !std::isfinite(range.min_w))
     no("the hardware tells no least cap: give `min` in the configuration");
   else if (range.settable && !std::isfinite(range.max_w))
@@ -121,7 +126,9 @@ std::string exact(double value) {
 }
 
 Result<std::string> password_in(const std::string& path) {
-  const auto bad = [&](const std::string& why, const std::string& hint) { return Error{"power.bad_hardware", "the password file " + path + " " + why, hint}; };
+  const auto bad = [&](const std::string& why, const std::string& hint) {
+    return Error{"power.bad_hardware", "the password file " + path + " " + why, hint};
+  };
   struct stat is{};
   if (::stat(path.c_str(), &is) != 0) return bad(std::string("cannot be read: ") + std::strerror(errno), "");
   if (is.st_mode & S_IRWXO) return bad("is open to everyone", "chmod 600 " + path);
@@ -164,7 +171,9 @@ std::vector<Sensor> hwmon_sensors(const std::string& root) {
     SensorKind kind;
     double unit;
   };
-  static constexpr Kind kinds[] = {{"temp", SensorKind::temperature, 1e-3}, {"fan", SensorKind::fan, 1}, {"in", SensorKind::voltage, 1e-3},
+  static constexpr Kind kinds[] = {{"temp", SensorKind::temperature, 1e-3},
+                                   {"fan", SensorKind::fan, 1},
+                                   {"in", SensorKind::voltage, 1e-3},
                                    {"power", SensorKind::power, 1e-6}};
   std::vector<Sensor> out;
   std::error_code why;
@@ -177,11 +186,13 @@ std::vector<Sensor> hwmon_sensors(const std::string& root) {
       const std::string channel = name.substr(0, name.size() - 6);
       for (const auto& kind : kinds) {
         const std::size_t digits = std::strlen(kind.prefix);
-        if (!channel.starts_with(kind.prefix) || channel.find_first_not_of("0123456789", digits) != std::string::npos) continue;
+        if (!channel.starts_with(kind.prefix) || channel.find_first_not_of("0123456789", digits) != std::string::npos)
+          continue;
         const auto value = read_number(file.path());
         if (!value) break;
         auto label = read_text(chip.path() / (channel + "_label"));
-        out.push_back({*chip_name + "/" + (label && !label->empty() ? *label : channel), kind.kind, *value * kind.unit});
+        out.push_back(
+            {*chip_name + "/" + (label && !label->empty() ? *label : channel), kind.kind, *value * kind.unit});
         break;
       }
     }

@@ -23,7 +23,8 @@ const char* ipmi_missing();
 /// "code: what"
 std::string told(const Error& error);
 
-/// A file of sysfs without the blanks at its end. Errors: power.hardware_gone (it is not there, or its device), power.hardware_failed.
+/// A file of sysfs without the blanks at its end. Errors: power.hardware_gone (it is not there, or its device),
+/// power.hardware_failed.
 Result<std::string> read_text(const std::string& path);
 Result<double> read_number(const std::string& path);
 Result<std::uint64_t> read_count(const std::string& path);
@@ -34,7 +35,8 @@ Result<void> write_text(const std::string& path, const std::string& text);
 Result<std::vector<std::size_t>> chosen(const std::string& pattern, const std::vector<std::string>& names,
                                         const std::function<bool(const std::string&)>& usual);
 
-/// The hardware's range as the configuration narrows it; not settable where read_only is said, or a limit is known from neither.
+/// The hardware's range as the configuration narrows it; not settable where read_only is said, or a limit is known from
+/// neither.
 Range narrowed(Range range, const HardwareSpec& spec);
 /// Errors: power.read_only, power.out_of_range.
 Result<void> may_set(const Range& range, const std::string& domain, double cap_w);
@@ -47,11 +49,13 @@ Result<std::string> password_in(const std::string& path);
 /// Joules out of a counter that wraps at `range` and may be set back. Owner-thread.
 class EnergyCounter {
  public:
-  /// `unit_j`: of one count; `range`: the highest count, 0: not known; `most_w`: what it cannot be above, to tell a reset from a wrap.
+  /// `unit_j`: of one count; `range`: the highest count, 0: not known; `most_w`: what it cannot be above, to tell a
+  /// reset from a wrap.
   EnergyCounter(double unit_j, std::uint64_t range, double most_w) : unit_j_(unit_j), range_(range), most_w_(most_w) {}
   void add(std::uint64_t count, std::int64_t now_ns);
   double energy_j() const { return energy_j_; }
-  /// Over the time between the last two counts that were long enough apart to tell; NaN: there were not yet two, or it was reset between them.
+  /// Over the time between the last two counts that were long enough apart to tell; NaN: there were not yet two, or it
+  /// was reset between them.
   double power_w() const { return power_w_; }
 
  private:

@@ -28,8 +28,11 @@ class RealNode final : public Node {
   explicit RealNode(double base_w) : base_w_(base_w) {}
 
   Result<void> begin(const Settings& settings) {
-    if (!(settings.base_w >= 0 && settings.base_w <= 1e9)) return Error{"power.bad_hardware", "a base of " + kinds::exact(settings.base_w) + " W", "0 to 1e9 W"};
-    if (settings.hardware.empty()) return Error{"power.no_hardware", "no hardware is configured", "[[node-manager.hardware]] kind = \"powercap\", or another of hardware's kinds"};
+    if (!(settings.base_w >= 0 && settings.base_w <= 1e9))
+      return Error{"power.bad_hardware", "a base of " + kinds::exact(settings.base_w) + " W", "0 to 1e9 W"};
+    if (settings.hardware.empty())
+      return Error{"power.no_hardware", "no hardware is configured",
+                   "[[node-manager.hardware]] kind = \"powercap\", or another of hardware's kinds"};
     bool read_only = true;
     std::string why, cpufreq_root = "/sys";
     bool simulated = false, frequencies = false;
@@ -45,13 +48,16 @@ class RealNode final : public Node {
       simulated = simulated || spec.kind == Source::simulated;
       read_only = read_only && spec.read_only;
       std::string tag = name_of(spec.kind);
-      for (int again = 2; std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.tag == tag; }); ++again) tag = std::string(name_of(spec.kind)) + "#" + std::to_string(again);
+      for (int again = 2; std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.tag == tag; });
+           ++again)
+        tag = std::string(name_of(spec.kind)) + "#" + std::to_string(again);
       const std::string& model = (*opened)->model();
       if (model_.find(model) == std::string::npos) model_ += (model_.empty() ? "" : ", ") + model;
       const auto& names = (*opened)->domains();
       for (std::size_t k = 0; k < names.size(); ++k) {
         Domain one{parts_.size(), k, names[k], is_whole(names[k]), !counted_elsewhere(names[k], names)};
-        if (const Range range = (*opened)->range(k); !range.settable && why.empty()) why = tag + " " + names[k] + ": " + range.why_not;
+        if (const Range range = (*opened)->range(k); !range.settable && why.empty())
+          why = tag + " " + names[k] + ": " + range.why_not;
         domains_.push_back(one);
       }
       Part part;
@@ -59,10 +65,14 @@ class RealNode final : public Node {
       part.hardware = std::move(*opened);
       parts_.push_back(std::move(part));
     }
-    if (parts_.empty()) return Error{"power.no_hardware", "no hardware that tells power is configured", "cpufreq has frequencies only; add kind = \"powercap\""};
+    if (parts_.empty())
+      return Error{"power.no_hardware", "no hardware that tells power is configured",
+                   "cpufreq has frequencies only; add kind = \"powercap\""};
     base_w_ = settings.base_w;
     choose();
-    if (held_.empty() && !read_only) return Error{"power.no_cap", "nothing of this node can be capped: " + why, "or say read_only = true for its hardware"};
+    if (held_.empty() && !read_only)
+      return Error{"power.no_cap", "nothing of this node can be capped: " + why,
+                   "or say read_only = true for its hardware"};
     why_not_ = held_.empty() ? why : "";
     // A simulated node's frequencies would be those of the machine it runs on: only where that is asked for.
     if (!simulated || frequencies) {
@@ -181,7 +191,9 @@ class RealNode final : public Node {
     }
     double sum = base_of_cap();
     for (const double w : now) sum += w;
-    if (first && (first->code == "power.out_of_range" || first->code == "power.read_only" || !std::isfinite(sum) || !followed)) return *first;
+    if (first &&
+        (first->code == "power.out_of_range" || first->code == "power.read_only" || !std::isfinite(sum) || !followed))
+      return *first;
     if (!std::isfinite(sum)) return Error{"power.hardware_failed", "a cap was set, and cannot be read back", ""};
     return sum;
   }
@@ -214,12 +226,16 @@ class RealNode final : public Node {
     std::vector<std::vector<Original>> sorted(parts_.size());
     for (const auto& one : originals) {
       const auto colon = one.domain.find(':');
-      const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.tag == one.domain.substr(0, colon); });
+      const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                     [&](const Part& p) { return p.tag == one.domain.substr(0, colon); });
       if (colon == std::string::npos || part == parts_.end()) {
-        if (!first) first = Error{"power.unknown_domain", shown(one.domain) + " is not there any more", "it was there when its settings were saved"};
+        if (!first)
+          first = Error{"power.unknown_domain", shown(one.domain) + " is not there any more",
+                        "it was there when its settings were saved"};
         continue;
       }
-      sorted[static_cast<std::size_t>(part - parts_.begin())].push_back({one.domain.substr(colon + 1), one.setting, one.value});
+      sorted[static_cast<std::size_t>(part - parts_.begin())].push_back(
+          {one.domain.substr(colon + 1), one.setting, one.value});
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       if (sorted[p].empty()) continue;
@@ -232,9 +248,9 @@ class RealNode final : public Node {
  private:
   /// A BMC takes seconds for all its sensors.
   static constexpr std::int64_t far_sensors_ns = 30'000'000'000;
-  static constexpr double tolerance_w = 1;   // RAPL rounds to an eighth of a watt, BMCs to one
+  static constexpr double tolerance_w = 1;  // RAPL rounds to an eighth of a watt, BMCs to one
   struct Part {
-    std::string tag;                          // "powercap", "powercap#2": part of the names of originals
+    std::string tag;  // "powercap", "powercap#2": part of the names of originals
     std::unique_ptr<Hardware> hardware;
     std::vector<Sensor> sensors;
     bool sensed = false;
@@ -248,13 +264,15 @@ class RealNode final : public Node {
 
   Range range_of(const Domain& one) const { return parts_[one.part].hardware->range(one.index); }
 
-  /// A whole node's own power and cap, where there are such, stand for all of it; of several sources the first that is configured.
+  /// A whole node's own power and cap, where there are such, stand for all of it; of several sources the first that is
+  /// configured.
   void choose() {
     const auto pick = [&](bool settable) {
       std::vector<std::size_t> out;
       std::optional<std::size_t> part;
       for (std::size_t k = 0; k < domains_.size(); ++k) {
-        if (!domains_[k].whole || (settable && !range_of(domains_[k]).settable) || (part && *part != domains_[k].part)) continue;
+        if (!domains_[k].whole || (settable && !range_of(domains_[k]).settable) || (part && *part != domains_[k].part))
+          continue;
         part = domains_[k].part;
         out.push_back(k);
       }
@@ -275,7 +293,7 @@ class RealNode final : public Node {
   std::string model_, why_not_;
   std::vector<Part> parts_;
   std::vector<Domain> domains_;
-  std::vector<std::size_t> shown_, held_;     // whose power is the node's, whose caps are the node's cap
+  std::vector<std::size_t> shown_, held_;  // whose power is the node's, whose caps are the node's cap
   std::optional<Cpufreq> cpufreq_;
 };
 
@@ -288,7 +306,8 @@ Result<std::unique_ptr<Node>> Node::open(const Settings& settings) {
 }
 
 double Obedience::add(double power_w, double cap_w, double now_s) {
-  if (!std::isfinite(power_w) || !std::isfinite(cap_w)) return above_s_;  // what is not known neither accuses nor acquits
+  if (!std::isfinite(power_w) || !std::isfinite(cap_w))
+    return above_s_;  // what is not known neither accuses nor acquits
   if (power_w <= cap_w * (1 + tolerance_)) {
     since_s_ = unknown;
     return above_s_ = 0;

@@ -1,4 +1,5 @@
-// NVIDIA's GPUs by libnvidia-ml.so.1, which their driver brings: loaded when asked for, and no header of theirs is needed to build.
+// NVIDIA's GPUs by libnvidia-ml.so.1, which their driver brings: loaded when asked for, and no header of theirs is
+// needed to build.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -36,29 +37,34 @@ struct Nvml {
   int (*limit)(Device, unsigned*) = nullptr;
   int (*limits)(Device, unsigned*, unsigned*) = nullptr;
   int (*set_limit)(Device, unsigned) = nullptr;
-  int (*energy)(Device, unsigned long long*) = nullptr;        // since Volta
+  int (*energy)(Device, unsigned long long*) = nullptr;  // since Volta
   int (*temperature)(Device, int, unsigned*) = nullptr;
-  int (*fan)(Device, unsigned*) = nullptr;                     // per cent of its fastest
+  int (*fan)(Device, unsigned*) = nullptr;  // per cent of its fastest
   int (*utilization)(Device, Utilization*) = nullptr;
 };
 
-template <typename F>
-bool bind(void* library, const char* symbol, F& out) {
+template <typename F> bool bind(void* library, const char* symbol, F& out) {
   out = reinterpret_cast<F>(::dlsym(library, symbol));
   return out != nullptr;
 }
 
 Result<Nvml> load() {
   auto library = open_shared_object(library_name);
-  if (!library) return Error{"power.no_hardware", std::string("NVML cannot be loaded: ") + library.error().what, "it comes with NVIDIA's driver"};
+  if (!library)
+    return Error{"power.no_hardware", std::string("NVML cannot be loaded: ") + library.error().what,
+                 "it comes with NVIDIA's driver"};
   Nvml out;
-  const bool whole = bind(*library, "nvmlInit_v2", out.init) && bind(*library, "nvmlShutdown", out.shutdown) &&
-                     bind(*library, "nvmlErrorString", out.error_string) && bind(*library, "nvmlDeviceGetCount_v2", out.count) &&
-                     bind(*library, "nvmlDeviceGetHandleByIndex_v2", out.handle) && bind(*library, "nvmlDeviceGetName", out.name) &&
-                     bind(*library, "nvmlDeviceGetPowerUsage", out.power) && bind(*library, "nvmlDeviceGetPowerManagementLimit", out.limit) &&
-                     bind(*library, "nvmlDeviceGetPowerManagementLimitConstraints", out.limits) &&
-                     bind(*library, "nvmlDeviceSetPowerManagementLimit", out.set_limit);
-  if (!whole) return Error{"power.no_hardware", std::string(library_name) + " lacks functions of NVML", "a newer driver of NVIDIA"};
+  const bool whole =
+      bind(*library, "nvmlInit_v2", out.init) && bind(*library, "nvmlShutdown", out.shutdown) &&
+      bind(*library, "nvmlErrorString", out.error_string) && bind(*library, "nvmlDeviceGetCount_v2", out.count) &&
+      bind(*library, "nvmlDeviceGetHandleByIndex_v2", out.handle) && bind(*library, "nvmlDeviceGetName", out.name) &&
+      bind(*library, "nvmlDeviceGetPowerUsage", out.power) &&
+      bind(*library, "nvmlDeviceGetPowerManagementLimit", out.limit) &&
+      bind(*library, "nvmlDeviceGetPowerManagementLimitConstraints", out.limits) &&
+      bind(*library, "nvmlDeviceSetPowerManagementLimit", out.set_limit);
+  if (!whole)
+    return Error{"power.no_hardware", std::string(library_name) + " lacks functions of NVML",
+                 "a newer driver of NVIDIA"};
   bind(*library, "nvmlDeviceGetTotalEnergyConsumption", out.energy);
   bind(*library, "nvmlDeviceGetTemperature", out.temperature);
   bind(*library, "nvmlDeviceGetFanSpeed", out.fan);
@@ -93,7 +99,9 @@ class Gpus final : public Hardware {
       if (code == ok && high > 0) {
         range = {low * 1e-3, high * 1e-3, true, ""};
       } else {
-        range.why_not = code == ok ? "NVML tells no limits" : std::string("nvmlDeviceGetPowerManagementLimitConstraints: ") + nvml_.error_string(code);
+        range.why_not = code == ok
+                            ? "NVML tells no limits"
+                            : std::string("nvmlDeviceGetPowerManagementLimitConstraints: ") + nvml_.error_string(code);
       }
       gpu.limited = nvml_.limit(gpu.device, &now) == ok;
       gpu.range = narrowed(range, spec);
@@ -141,10 +149,12 @@ class Gpus final : public Hardware {
   }
 
   Result<double> cap(std::size_t domain, double cap_w) override {
-    if (domain >= gpus_.size()) return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
+    if (domain >= gpus_.size())
+      return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     auto& gpu = gpus_[domain];
     if (const auto may = may_set(gpu.range, names_[domain], cap_w); !may) return may.error();
-    if (const int code = nvml_.set_limit(gpu.device, static_cast<unsigned>(std::llround(cap_w * 1e3))); code != ok) return failed(names_[domain], code);
+    if (const int code = nvml_.set_limit(gpu.device, static_cast<unsigned>(std::llround(cap_w * 1e3))); code != ok)
+      return failed(names_[domain], code);
     unsigned now = 0;
     if (const int code = nvml_.limit(gpu.device, &now); code != ok) return failed(names_[domain], code);
     return now * 1e-3;
@@ -155,9 +165,12 @@ class Gpus final : public Hardware {
     for (std::size_t k = 0; k < gpus_.size(); ++k) {
       unsigned value = 0;
       Nvml::Utilization used{};
-      if (nvml_.temperature && nvml_.temperature(gpus_[k].device, 0, &value) == ok) out.push_back({names_[k], SensorKind::temperature, static_cast<double>(value)});
-      if (nvml_.utilization && nvml_.utilization(gpus_[k].device, &used) == ok) out.push_back({names_[k], SensorKind::utilisation, used.gpu * 1e-2});
-      if (nvml_.fan && nvml_.fan(gpus_[k].device, &value) == ok) out.push_back({names_[k] + " fan", SensorKind::utilisation, value * 1e-2});
+      if (nvml_.temperature && nvml_.temperature(gpus_[k].device, 0, &value) == ok)
+        out.push_back({names_[k], SensorKind::temperature, static_cast<double>(value)});
+      if (nvml_.utilization && nvml_.utilization(gpus_[k].device, &used) == ok)
+        out.push_back({names_[k], SensorKind::utilisation, used.gpu * 1e-2});
+      if (nvml_.fan && nvml_.fan(gpus_[k].device, &value) == ok)
+        out.push_back({names_[k] + " fan", SensorKind::utilisation, value * 1e-2});
     }
     return out;
   }
@@ -179,12 +192,11 @@ class Gpus final : public Hardware {
       const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), one.domain) - names_.begin());
       unsigned value = 0;
       std::optional<Error> wrong;
-      if (at == names_.size())
-        wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+      if (at == names_.size()) wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
       else if (one.setting != "power_limit_mw" || !number(one.value, value))
-        wrong = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
-      else if (const int code = nvml_.set_limit(gpus_[at].device, value); code != ok)
-        wrong = failed(one.domain, code);
+        wrong = Error{"power.bad_original",
+                      one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+      else if (const int code = nvml_.set_limit(gpus_[at].device, value); code != ok) wrong = failed(one.domain, code);
       if (wrong && !first) first = wrong;
     }
     if (first) return *first;
@@ -196,7 +208,7 @@ class Gpus final : public Hardware {
     Nvml::Device device = nullptr;
     Range range;
     bool limited = false;
-    bool begun = false, counted = false;   // one sample is there; the last had the counter
+    bool begun = false, counted = false;  // one sample is there; the last had the counter
     unsigned long long last_mj = 0;
     std::int64_t last_ns = 0;
     double last_w = 0, energy_j = 0;
@@ -240,12 +252,15 @@ class Gpus final : public Hardware {
 
 }  // namespace
 
-const char* nvml_missing() { return open_shared_object(library_name) ? "" : "NVIDIA's driver, which brings libnvidia-ml.so.1"; }
+const char* nvml_missing() {
+  return open_shared_object(library_name) ? "" : "NVIDIA's driver, which brings libnvidia-ml.so.1";
+}
 
 Opened open_nvml(const HardwareSpec& spec) {
   auto nvml = load();
   if (!nvml) return nvml.error();
-  if (const int code = nvml->init(); code != ok) return Error{"power.no_hardware", std::string("NVML: ") + nvml->error_string(code), "nvidia-smi tells more"};
+  if (const int code = nvml->init(); code != ok)
+    return Error{"power.no_hardware", std::string("NVML: ") + nvml->error_string(code), "nvidia-smi tells more"};
   auto gpus = std::make_unique<Gpus>(*nvml);
   if (const auto found = gpus->find(spec); !found) return found.error();
   return Opened(std::move(gpus));

@@ -9,22 +9,31 @@ namespace {
 /// Settings of another kind are mistakes, not decoration: somebody believes that they do something.
 Result<void> only_its_own(const HardwareSpec& spec) {
   const HardwareSpec plain;
-  const bool simulated = spec.kind == Source::simulated, out_of_band = spec.kind == Source::redfish || spec.kind == Source::ipmi;
+  const bool simulated = spec.kind == Source::simulated,
+             out_of_band = spec.kind == Source::redfish || spec.kind == Source::ipmi;
   const auto no = [&](const char* setting) {
-    return Error{"power.bad_hardware", std::string("hardware of the kind ") + name_of(spec.kind) + " has no " + setting, "take it away"};
+    return Error{"power.bad_hardware", std::string("hardware of the kind ") + name_of(spec.kind) + " has no " + setting,
+                 "take it away"};
   };
   if (!out_of_band && !spec.url.empty()) return no("url");
   if (!out_of_band && !spec.user.empty()) return no("user");
   if (!out_of_band && !spec.password_file.empty()) return no("password_file");
   if (spec.kind != Source::redfish && !spec.ca.empty()) return no("ca");
   if (spec.kind != Source::powercap && !simulated && spec.root != plain.root) return no("root");
-  if (!simulated && (spec.idle_w != plain.idle_w || spec.busy_w != plain.busy_w || spec.noise_w != plain.noise_w || spec.lag_s != plain.lag_s ||
-                     spec.load != plain.load || !spec.load_file.empty() || spec.seed != plain.seed))
+  if (!simulated &&
+      (spec.idle_w != plain.idle_w || spec.busy_w != plain.busy_w || spec.noise_w != plain.noise_w ||
+       spec.lag_s != plain.lag_s || spec.load != plain.load || !spec.load_file.empty() || spec.seed != plain.seed))
     return no("idle, busy, noise, lag, load or seed");
-  if (!(spec.timeout_s > 0 && spec.timeout_s <= 3600)) return Error{"power.bad_hardware", "a timeout of " + kinds::exact(spec.timeout_s) + " s", "above 0, up to 3600 s"};
+  if (!(spec.timeout_s > 0 && spec.timeout_s <= 3600))
+    return Error{"power.bad_hardware", "a timeout of " + kinds::exact(spec.timeout_s) + " s", "above 0, up to 3600 s"};
   for (const double limit : {spec.min_w, spec.max_w})
-    if (!std::isnan(limit) && !(limit >= 0 && limit <= 1e9)) return Error{"power.bad_hardware", "a limit of " + kinds::exact(limit) + " W", "0 to 1e9 W"};
-  if (spec.min_w > spec.max_w) return Error{"power.bad_hardware", "a least cap of " + kinds::exact(spec.min_w) + " W above the highest of " + kinds::exact(spec.max_w) + " W", ""};
+    if (!std::isnan(limit) && !(limit >= 0 && limit <= 1e9))
+      return Error{"power.bad_hardware", "a limit of " + kinds::exact(limit) + " W", "0 to 1e9 W"};
+  if (spec.min_w > spec.max_w)
+    return Error{
+        "power.bad_hardware",
+        "a least cap of " + kinds::exact(spec.min_w) + " W above the highest of " + kinds::exact(spec.max_w) + " W",
+        ""};
   return {};
 }
 
@@ -41,7 +50,8 @@ Result<std::unique_ptr<Hardware>> open_hardware(const HardwareSpec& spec) {
     case Source::cpufreq:
     case Source::none: break;
   }
-  return Error{"power.bad_hardware", std::string("power is not read from the kind ") + name_of(spec.kind), "take powercap, nvml, redfish, ipmi or simulated"};
+  return Error{"power.bad_hardware", std::string("power is not read from the kind ") + name_of(spec.kind),
+               "take powercap, nvml, redfish, ipmi or simulated"};
 }
 
 std::vector<HardwareKind> hardware_kinds() {

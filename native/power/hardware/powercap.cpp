@@ -27,15 +27,15 @@ constexpr double beyond_factor = 10, beyond_w = 10e3;
 constexpr double least_share = 0.25;
 
 struct Constraint {
-  std::string file;                   // "constraint_0_power_limit_uw"
+  std::string file;  // "constraint_0_power_limit_uw"
   bool writable = true;
 };
 
 struct Zone {
-  std::string name;                   // "package-0", "package-0/dram", "psys"
+  std::string name;  // "package-0", "package-0/dram", "psys"
   std::string folder;
   std::optional<EnergyCounter> counter;
-  std::vector<Constraint> limits;     // the long term's first
+  std::vector<Constraint> limits;  // the long term's first
   Range range;
 };
 
@@ -113,7 +113,8 @@ class Powercap final : public Hardware {
   }
 
   Result<double> cap(std::size_t domain, double cap_w) override {
-    if (domain >= zones_.size()) return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
+    if (domain >= zones_.size())
+      return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     auto& zone = zones_[domain];
     if (const auto may = may_set(zone.range, zone.name, cap_w); !may) return may.error();
     const std::string text = std::to_string(std::llround(cap_w * 1e6));
@@ -131,7 +132,9 @@ class Powercap final : public Hardware {
       if (const auto on = write_text(zone.folder + "/enabled", "1"); !on) return on.error();
     auto back = limit(zone);
     if (!back) return back.error();
-    if (std::isnan(*back)) return Error{"power.hardware_failed", zone.folder + "/enabled stays 0: no limit is in force", "a BIOS setting may lock it"};
+    if (std::isnan(*back))
+      return Error{"power.hardware_failed", zone.folder + "/enabled stays 0: no limit is in force",
+                   "a BIOS setting may lock it"};
     return *back;
   }
 
@@ -139,7 +142,8 @@ class Powercap final : public Hardware {
     for (auto& zone : others_) (void)count(zone);
     std::vector<Sensor> out;
     for (const auto& zone : others_)
-      if (zone.counter && std::isfinite(zone.counter->power_w())) out.push_back({zone.name, SensorKind::power, zone.counter->power_w()});
+      if (zone.counter && std::isfinite(zone.counter->power_w()))
+        out.push_back({zone.name, SensorKind::power, zone.counter->power_w()});
     for (auto& one : hwmon_sensors(root_)) out.push_back(std::move(one));
     return out;
   }
@@ -166,11 +170,14 @@ class Powercap final : public Hardware {
       if (zone == zones_.end()) {
         done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
       } else {
-        // What is kept on disk may be damaged: only settings that there are, and numbers, are written. One that could not be written has
-        // what it had.
-        const bool known = one.setting == "enabled" || std::any_of(zone->limits.begin(), zone->limits.end(), [&](const Constraint& c) { return c.file == one.setting; });
+        // What is kept on disk may be damaged: only settings that there are, and numbers, are written. One that could
+        // not be written has what it had.
+        const bool known =
+            one.setting == "enabled" || std::any_of(zone->limits.begin(), zone->limits.end(),
+                                                    [&](const Constraint& c) { return c.file == one.setting; });
         if (!known || !number(one.value, value)) {
-          done = Error{"power.bad_original", one.domain + " has no setting " + one.setting + " that could be " + one.value, ""};
+          done = Error{"power.bad_original",
+                       one.domain + " has no setting " + one.setting + " that could be " + one.value, ""};
         } else if (const auto now = read_text(zone->folder + "/" + one.setting); !now || *now != one.value) {
           done = write_text(zone->folder + "/" + one.setting, one.value);
         }
@@ -190,7 +197,8 @@ class Powercap final : public Hardware {
     for (const auto& entry : fs::directory_iterator(folder, why)) entries.push_back(entry.path().filename());
     const auto none = [&](const std::string& what) {
       return Error{"power.no_hardware", what,
-                   "usual in a virtual machine; on a real one: modprobe intel_rapl_msr. Without: kind = \"redfish\", \"ipmi\", or \"simulated\""};
+                   "usual in a virtual machine; on a real one: modprobe intel_rapl_msr. Without: kind = \"redfish\", "
+                   "\"ipmi\", or \"simulated\""};
     };
     if (why) return none("there is no RAPL: " + folder + ": " + why.message());
     std::sort(entries.begin(), entries.end(), before);
@@ -232,7 +240,8 @@ class Powercap final : public Hardware {
       const bool longest = name ? *name == "long_term" : k == 0;
       if (!longest && !(name && *name == "short_term")) continue;
       if (::access((zone.folder + "/" + one + "power_limit_uw").c_str(), F_OK) != 0) continue;
-      Constraint limit{one + "power_limit_uw", ::access((zone.folder + "/" + one + "power_limit_uw").c_str(), W_OK) == 0};
+      Constraint limit{one + "power_limit_uw",
+                       ::access((zone.folder + "/" + one + "power_limit_uw").c_str(), W_OK) == 0};
       if (longest) {
         zone.limits.insert(zone.limits.begin(), limit);
         most = one + "max_power_uw";
@@ -265,7 +274,8 @@ class Powercap final : public Hardware {
     return {};
   }
 
-  /// The highest that is in force: the package may draw so much, if only for the short term. NaN: the zone is switched off.
+  /// The highest that is in force: the package may draw so much, if only for the short term. NaN: the zone is switched
+  /// off.
   static Result<double> limit(const Zone& zone) {
     const auto enabled = read_text(zone.folder + "/enabled");
     if (enabled && *enabled == "0") return unknown;
@@ -289,8 +299,8 @@ class Powercap final : public Hardware {
 
   std::string root_, model_;
   std::vector<std::string> names_;
-  std::vector<Zone> zones_;           // domains, in their order
-  std::vector<Zone> others_;          // parts and psys, told as sensors
+  std::vector<Zone> zones_;   // domains, in their order
+  std::vector<Zone> others_;  // parts and psys, told as sensors
 };
 
 }  // namespace

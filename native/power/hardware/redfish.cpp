@@ -26,7 +26,7 @@ constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_members = 
 constexpr double most_w = 1e6;
 /// Between two looks at what a BMC has not taken over yet.
 constexpr double look_again_s = 0.2;
-constexpr double coarse_after_s = 1;     ///< who still shows the former cap then, and that is near, takes no finer steps
+constexpr double coarse_after_s = 1;  ///< who still shows the former cap then, and that is near, takes no finer steps
 
 struct Answer {
   JsonValue body;
@@ -38,16 +38,24 @@ class Bmc {
   static Result<std::unique_ptr<Bmc>> connect(const HardwareSpec& spec) {
     static std::once_flag once;
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-    const auto bad = [](const std::string& what, const std::string& hint) { return Error{"power.bad_hardware", what, hint}; };
-    if (!spec.url.starts_with("https://")) return bad("redfish needs url = \"https://…\", and has " + shown(spec.url), "a password never travels in clear");
+    const auto bad = [](const std::string& what, const std::string& hint) {
+      return Error{"power.bad_hardware", what, hint};
+    };
+    if (!spec.url.starts_with("https://"))
+      return bad("redfish needs url = \"https://…\", and has " + shown(spec.url), "a password never travels in clear");
     auto out = std::unique_ptr<Bmc>(new Bmc);
     out->base_ = spec.url;
     while (out->base_.ends_with('/')) out->base_.pop_back();
     const std::string host = out->base_.substr(8);
-    if (host.empty() || host.find_first_of("/@?# ") != std::string::npos) return bad(shown(spec.url) + " is more than a host and a port", "write https://bmc17 or https://bmc17:8443; user and password_file have their own keys");
-    if (!spec.user.empty() && spec.password_file.empty()) return bad("redfish has a user and no password_file", "a file with the password, chmod 600");
-    if (spec.user.empty() && !spec.password_file.empty()) return bad("redfish has a password_file and no user", "give `user`");
-    if (spec.user.find(':') != std::string::npos) return bad("a user with a ':'", "HTTP's Basic authentication cannot tell it");
+    if (host.empty() || host.find_first_of("/@?# ") != std::string::npos)
+      return bad(shown(spec.url) + " is more than a host and a port",
+                 "write https://bmc17 or https://bmc17:8443; user and password_file have their own keys");
+    if (!spec.user.empty() && spec.password_file.empty())
+      return bad("redfish has a user and no password_file", "a file with the password, chmod 600");
+    if (spec.user.empty() && !spec.password_file.empty())
+      return bad("redfish has a password_file and no user", "give `user`");
+    if (spec.user.find(':') != std::string::npos)
+      return bad("a user with a ':'", "HTTP's Basic authentication cannot tell it");
     out->curl_ = curl_easy_init();
     if (!out->curl_) return Error{"power.hardware_failed", "libcurl cannot begin", ""};
     if (!spec.user.empty()) {
@@ -65,8 +73,13 @@ class Bmc {
     if (curl_) curl_easy_cleanup(curl_);
   }
 
-  Result<Answer> get(const std::string& path, const Deadline& deadline) { return exchange(path, nullptr, "", deadline); }
-  Result<Answer> patch(const std::string& path, const std::string& body, const std::string& etag, const Deadline& deadline) { return exchange(path, &body, etag, deadline); }
+  Result<Answer> get(const std::string& path, const Deadline& deadline) {
+    return exchange(path, nullptr, "", deadline);
+  }
+  Result<Answer> patch(const std::string& path, const std::string& body, const std::string& etag,
+                       const Deadline& deadline) {
+    return exchange(path, &body, etag, deadline);
+  }
   const std::string& base() const { return base_; }
 
  private:
@@ -81,7 +94,9 @@ class Bmc {
   static std::size_t header_came(char* data, std::size_t one, std::size_t many, void* to) {
     std::string_view line(data, one * many);
     constexpr std::string_view name = "etag:";
-    const bool etag = line.size() > name.size() && std::equal(name.begin(), name.end(), line.begin(), [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
+    const bool etag = line.size() > name.size() &&
+                      std::equal(name.begin(), name.end(), line.begin(),
+                                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
     if (etag) {
       line.remove_prefix(name.size());
       while (!line.empty() && line.front() == ' ') line.remove_prefix(1);
@@ -91,10 +106,13 @@ class Bmc {
     return one * many;
   }
 
-  Result<Answer> exchange(const std::string& path, const std::string* patch, const std::string& etag, const Deadline& deadline) {
+  Result<Answer> exchange(const std::string& path, const std::string* patch, const std::string& etag,
+                          const Deadline& deadline) {
     const std::string url = base_ + path;
     const int left = deadline.left_ms();
-    const auto late = [&] { return Error{"power.bmc_timeout", url + " did not answer in time", "`timeout` of the hardware's configuration"}; };
+    const auto late = [&] {
+      return Error{"power.bmc_timeout", url + " did not answer in time", "`timeout` of the hardware's configuration"};
+    };
     if (left == 0) return late();
     Answer answer;
     std::string body;
@@ -110,7 +128,7 @@ class Bmc {
 #else
     set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
 #endif
-    set(CURLOPT_PROXY, "");           // a BMC is near; a proxy would see its password
+    set(CURLOPT_PROXY, "");  // a BMC is near; a proxy would see its password
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_SSL_VERIFYPEER, 1L);
     set(CURLOPT_SSL_VERIFYHOST, 2L);
@@ -136,22 +154,30 @@ class Bmc {
     const CURLcode code = curl_easy_perform(curl_);
     curl_slist_free_all(headers);
     if (code == CURLE_OPERATION_TIMEDOUT) return late();
-    if (code == CURLE_WRITE_ERROR) return Error{"power.hardware_failed", url + " answers more than " + std::to_string(most_answer) + " bytes", ""};
+    if (code == CURLE_WRITE_ERROR)
+      return Error{"power.hardware_failed", url + " answers more than " + std::to_string(most_answer) + " bytes", ""};
     if (code != CURLE_OK) {
       const bool trust = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
-      return Error{"power.hardware_failed", url + ": " + (*why ? why : curl_easy_strerror(code)), trust ? "`ca`: the file with the authority's certificate that signed the BMC's" : ""};
+      return Error{"power.hardware_failed", url + ": " + (*why ? why : curl_easy_strerror(code)),
+                   trust ? "`ca`: the file with the authority's certificate that signed the BMC's" : ""};
     }
     long status = 0;
     curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
-    if (status == 401 || status == 403) return Error{"power.bmc_denied", url + " refused (" + std::to_string(status) + ")", "look at `user` and `password_file`, and at the user's role in the BMC"};
-    if (status == 404 || status == 410) return Error{"power.hardware_gone", url + " is not there (" + std::to_string(status) + ")", ""};
+    if (status == 401 || status == 403)
+      return Error{"power.bmc_denied", url + " refused (" + std::to_string(status) + ")",
+                   "look at `user` and `password_file`, and at the user's role in the BMC"};
+    if (status == 404 || status == 410)
+      return Error{"power.hardware_gone", url + " is not there (" + std::to_string(status) + ")", ""};
     if (status == 412) return Error{"power.bmc_changed", url + " was changed by somebody else meanwhile", "again"};
-    if (status < 200 || status > 299) return Error{"power.hardware_failed", url + " answered " + std::to_string(status) + words_of(body), ""};
+    if (status < 200 || status > 299)
+      return Error{"power.hardware_failed", url + " answered " + std::to_string(status) + words_of(body), ""};
     if (body.empty() && patch) return answer;
     auto parsed = JsonValue::parse(body);
-    if (!parsed && patch) return answer;  // what a PATCH says beside its status has no use: what came of it is read back
+    if (!parsed && patch)
+      return answer;  // what a PATCH says beside its status has no use: what came of it is read back
     if (!parsed) return Error{"power.hardware_failed", url + " answered nonsense: " + parsed.error().what, ""};
-    if (!parsed->object()) return Error{"power.hardware_failed", url + " answered nonsense: JSON that is no object", ""};
+    if (!parsed->object())
+      return Error{"power.hardware_failed", url + " answered nonsense: JSON that is no object", ""};
     answer.body = std::move(*parsed);
     if (answer.etag.empty()) answer.etag = answer.body["@odata.etag"].text().substr(0, 256);
     if (answer.etag.find_first_of("\r\n") != std::string::npos) answer.etag.clear();
@@ -175,8 +201,9 @@ class Bmc {
 /// Where a link points to on this BMC; empty: nowhere that may be asked.
 std::string link(const JsonValue& to) {
   const std::string& path = to["@odata.id"].text();
-  const bool good = path.starts_with("/redfish/") && path.size() < 1024 &&
-                    std::all_of(path.begin(), path.end(), [](char c) { return c > ' ' && c < 0x7f && c != '\\' && c != '#'; });
+  const bool good =
+      path.starts_with("/redfish/") && path.size() < 1024 &&
+      std::all_of(path.begin(), path.end(), [](char c) { return c > ' ' && c < 0x7f && c != '\\' && c != '#'; });
   return good ? path : "";
 }
 
@@ -188,20 +215,20 @@ enum class Way { none, metrics, control, power_control };
 
 struct Chassis {
   std::string name;
-  std::string metrics, control, power, thermal;   // paths; empty: there is none
+  std::string metrics, control, power, thermal;  // paths; empty: there is none
   Way way = Way::none;
-  std::size_t index = 0;                          // in PowerControl
-  Range told;                                     // as it says itself, before the configuration
+  std::size_t index = 0;  // in PowerControl
+  Range told;             // as it says itself, before the configuration
   double energy_j = 0, last_w = unknown;
   std::int64_t last_ns = 0;
 };
 
 /// What holds a cap as the BMC has it now.
 struct Limit {
-  double set_w = unknown;                         // NaN: none is in force
-  double kept_w = unknown;                        // what it would be if it were
-  std::string mode;                               // of the newer schema
-  std::string exception;                          // of the older: what is done above the limit
+  double set_w = unknown;   // NaN: none is in force
+  double kept_w = unknown;  // what it would be if it were
+  std::string mode;         // of the newer schema
+  std::string exception;    // of the older: what is done above the limit
   Range range;
   std::string etag;
 };
@@ -214,7 +241,10 @@ class Redfish final : public Hardware {
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto root = bmc_->get("/redfish/v1/", deadline);
     if (!root) return root.error();
-    const auto none = [&](const std::string& what) { return Error{"power.no_hardware", bmc_->base() + what, "look what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"}; };
+    const auto none = [&](const std::string& what) {
+      return Error{"power.no_hardware", bmc_->base() + what,
+                   "look what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"};
+    };
     const std::string collection = link(root->body["Chassis"]);
     if (collection.empty()) return none(" has no Chassis");
     auto members = bmc_->get(collection, deadline);
@@ -227,8 +257,10 @@ class Redfish final : public Hardware {
       paths.push_back(path);
       ends.push_back(end_of(path));
     }
-    // By its path most often, and only those that are meant are asked. Else by the Id, which a chassis has to be asked for.
-    if (auto meant = chosen(spec_.domains, ends, [](const std::string&) { return true; }); meant && meant->size() < paths.size()) {
+    // By its path most often, and only those that are meant are asked. Else by the Id, which a chassis has to be asked
+    // for.
+    if (auto meant = chosen(spec_.domains, ends, [](const std::string&) { return true; });
+        meant && meant->size() < paths.size()) {
       std::vector<std::string> some;
       for (const auto k : *meant) some.push_back(paths[k]);
       auto found = look_at(some);
@@ -246,7 +278,9 @@ class Redfish final : public Hardware {
   Source source() const override { return Source::redfish; }
   const std::string& model() const override { return model_; }
   const std::vector<std::string>& domains() const override { return names_; }
-  Range range(std::size_t domain) const override { return domain < chassis_.size() ? narrowed(chassis_[domain].told, spec_) : Range{}; }
+  Range range(std::size_t domain) const override {
+    return domain < chassis_.size() ? narrowed(chassis_[domain].told, spec_) : Range{};
+  }
 
   Result<std::vector<DomainReading>> read() override {
     const Deadline deadline = Deadline::in_s(spec_.timeout_s);
@@ -271,7 +305,8 @@ class Redfish final : public Hardware {
   }
 
   Result<double> cap(std::size_t domain, double cap_w) override {
-    if (domain >= chassis_.size()) return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
+    if (domain >= chassis_.size())
+      return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     auto& one = chassis_[domain];
     if (const auto may = may_set(range(domain), one.name, cap_w); !may) return may.error();
     // BMCs take whole watts, many nothing else; down, so that the sum stays below the budget.
@@ -284,21 +319,33 @@ class Redfish final : public Hardware {
       if (const auto made = patch(one, "\"LimitException\":\"LogEventOnly\"", deadline); !made) return made.error();
       auto now = settled(one, [](const Limit& l) { return mild(l.exception); });
       if (!now) return now.error();
-      if (!mild(now->exception)) return Error{"power.hardware_failed", one.name + ": the BMC keeps LimitException " + shown(now->exception) + ": no cap is set", "set it to LogEventOnly in the BMC"};
+      if (!mild(now->exception))
+        return Error{"power.hardware_failed",
+                     one.name + ": the BMC keeps LimitException " + shown(now->exception) + ": no cap is set",
+                     "set it to LogEventOnly in the BMC"};
       before = std::move(now);
       deadline = Deadline::in_s(spec_.timeout_s);
     }
     const bool switched_off = before->mode == "Disabled";
-    if (const auto put = patch(one, json_quote(setting_of(one)) + ":" + exact(whole) + (switched_off ? ",\"ControlMode\":\"Automatic\"" : ""), deadline, before->etag); !put)
+    if (const auto put = patch(
+            one,
+            json_quote(setting_of(one)) + ":" + exact(whole) + (switched_off ? ",\"ControlMode\":\"Automatic\"" : ""),
+            deadline, before->etag);
+        !put)
       return put.error();
-    // Something else than before is what it made of the cap; also what was there before, where that is the cap in coarse steps.
+    // Something else than before is what it made of the cap; also what was there before, where that is the cap in
+    // coarse steps.
     const double steps_s = now_s() + coarse_after_s;
     auto back = settled(one, [&](const Limit& now) {
-      if (std::abs(now.set_w - whole) < 1 || (std::isfinite(now.set_w) && now.set_w != before->set_w && now.set_w != before->kept_w)) return true;
+      if (std::abs(now.set_w - whole) < 1 ||
+          (std::isfinite(now.set_w) && now.set_w != before->set_w && now.set_w != before->kept_w))
+        return true;
       return now_s() >= steps_s && now.set_w <= whole && whole - now.set_w <= std::max(10.0, 0.05 * whole);
     });
     if (!back) return back.error();
-    if (std::isnan(back->set_w)) return Error{"power.hardware_failed", one.name + ": the BMC took a cap and has none", "its power management may be switched off, or need a licence"};
+    if (std::isnan(back->set_w))
+      return Error{"power.hardware_failed", one.name + ": the BMC took a cap and has none",
+                   "its power management may be switched off, or need a licence"};
     return back->set_w;
   }
 
@@ -324,16 +371,19 @@ class Redfish final : public Hardware {
         auto now = bmc_->get(one.power, deadline);
         if (!now) return now.error();
         const auto& volts = now->body["Voltages"];
-        for (std::size_t k = 0; k < std::min<std::size_t>(volts.size(), 256); ++k) add(volts[k]["Name"].text(), SensorKind::voltage, volts[k]["ReadingVolts"]);
+        for (std::size_t k = 0; k < std::min<std::size_t>(volts.size(), 256); ++k)
+          add(volts[k]["Name"].text(), SensorKind::voltage, volts[k]["ReadingVolts"]);
       }
       if (!one.thermal.empty()) {
         auto now = bmc_->get(one.thermal, deadline);
         if (!now) return now.error();
         const auto &warm = now->body["Temperatures"], &fans = now->body["Fans"];
-        for (std::size_t k = 0; k < std::min<std::size_t>(warm.size(), 256); ++k) add(warm[k]["Name"].text(), SensorKind::temperature, warm[k]["ReadingCelsius"]);
+        for (std::size_t k = 0; k < std::min<std::size_t>(warm.size(), 256); ++k)
+          add(warm[k]["Name"].text(), SensorKind::temperature, warm[k]["ReadingCelsius"]);
         for (std::size_t k = 0; k < std::min<std::size_t>(fans.size(), 256); ++k) {
           const std::string& name = fans[k]["Name"].text();
-          if (fans[k]["ReadingUnits"].text() != "Percent") add(name.empty() ? fans[k]["FanName"].text() : name, SensorKind::fan, fans[k]["Reading"]);
+          if (fans[k]["ReadingUnits"].text() != "Percent")
+            add(name.empty() ? fans[k]["FanName"].text() : name, SensorKind::fan, fans[k]["Reading"]);
         }
       }
     }
@@ -357,11 +407,13 @@ class Redfish final : public Hardware {
 
   Result<void> restore(const std::vector<Original>& originals) override {
     std::optional<Error> first;
-    bool silent = false;                          // it let one exchange run out: it is not waited for again
-    std::vector<std::string> off, capped;         // where no limit was in force; where ours still is
+    bool silent = false;                   // it let one exchange run out: it is not waited for again
+    std::vector<std::string> off, capped;  // where no limit was in force; where ours still is
     for (const auto& one : originals)
       if (one.setting == "ControlMode" && one.value == "Disabled") off.push_back(one.domain);
-    const auto among = [](const std::vector<std::string>& all, const std::string& name) { return std::find(all.begin(), all.end(), name) != all.end(); };
+    const auto among = [](const std::vector<std::string>& all, const std::string& name) {
+      return std::find(all.begin(), all.end(), name) != all.end();
+    };
     for (const auto& one : originals) {
       // Each has its time: a chassis of many nodes is slow, and what is not put back stays.
       const Deadline deadline = Deadline::in_s(silent ? 0 : 2 * spec_.timeout_s);
@@ -370,18 +422,24 @@ class Redfish final : public Hardware {
       const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), one.domain) - names_.begin());
       if (at == names_.size()) {
         done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
-      } else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" || one.value == "Manual" || one.value == "Disabled")) {
+      } else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" ||
+                                                  one.value == "Manual" || one.value == "Disabled")) {
         done = set_mode(chassis_[at], one.value, deadline);
-      } else if (one.setting == setting_of(chassis_[at]) && (one.value == "null" || (number(one.value, value) && value >= 0 && value <= most_w))) {
+      } else if (one.setting == setting_of(chassis_[at]) &&
+                 (one.value == "null" || (number(one.value, value) && value >= 0 && value <= most_w))) {
         // None, which BMCs refuse to be given; nobody misses it where none is in force.
-        if (value > 0 || !among(off, one.domain)) done = patch(chassis_[at], json_quote(one.setting) + ":" + one.value, deadline);
+        if (value > 0 || !among(off, one.domain))
+          done = patch(chassis_[at], json_quote(one.setting) + ":" + one.value, deadline);
         if (!done) capped.push_back(one.domain);
       } else if (one.setting == "LimitException" && chassis_[at].way == Way::power_control &&
-                 (one.value == "NoAction" || one.value == "HardPowerOff" || one.value == "LogEventOnly" || one.value == "Oem")) {
+                 (one.value == "NoAction" || one.value == "HardPowerOff" || one.value == "LogEventOnly" ||
+                  one.value == "Oem")) {
         // Not beside a cap of ours.
-        if (!among(capped, one.domain)) done = patch(chassis_[at], "\"LimitException\":" + json_quote(one.value), deadline);
+        if (!among(capped, one.domain))
+          done = patch(chassis_[at], "\"LimitException\":" + json_quote(one.value), deadline);
       } else {
-        done = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+        done = Error{"power.bad_original",
+                     one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
       }
       silent = silent || (!done && done.error().code == "power.bmc_timeout");
       if (!done && !first) first = done.error();
@@ -458,8 +516,10 @@ class Redfish final : public Hardware {
           const std::string path = link(members[k]);
           auto control = get(path);
           if (!control) return control.error();
-          const bool of_all = *control && (*control)->body["ControlType"].text() == "Power" && (*control)->body["SetPointUnits"].text() == "W" &&
-                              ((*control)->body["PhysicalContext"].is_null() || (*control)->body["PhysicalContext"].text() == "Chassis");
+          const bool of_all = *control && (*control)->body["ControlType"].text() == "Power" &&
+                              (*control)->body["SetPointUnits"].text() == "W" &&
+                              ((*control)->body["PhysicalContext"].is_null() ||
+                               (*control)->body["PhysicalContext"].text() == "Chassis");
           if (!of_all || (*control)->body["Enabled"].is_false()) continue;
           out.way = Way::control;
           out.control = path;
@@ -485,8 +545,12 @@ class Redfish final : public Hardware {
     return out;
   }
 
-  static const std::string& path_of(const Chassis& one) { return one.way == Way::metrics ? one.metrics : one.way == Way::control ? one.control : one.power; }
-  static const char* setting_of(const Chassis& one) { return one.way == Way::power_control ? "LimitInWatts" : "SetPoint"; }
+  static const std::string& path_of(const Chassis& one) {
+    return one.way == Way::metrics ? one.metrics : one.way == Way::control ? one.control : one.power;
+  }
+  static const char* setting_of(const Chassis& one) {
+    return one.way == Way::power_control ? "LimitInWatts" : "SetPoint";
+  }
 
   static Limit limit_in(const Chassis& one, const Answer& answer) {
     Limit out;
@@ -516,11 +580,13 @@ class Redfish final : public Hardware {
   }
 
   /// "": it tells none.
-  static bool mild(const std::string& exception) { return exception.empty() || exception == "NoAction" || exception == "LogEventOnly"; }
+  static bool mild(const std::string& exception) {
+    return exception.empty() || exception == "NoAction" || exception == "LogEventOnly";
+  }
 
-  /// What the BMC has as soon as `good` holds of it, or what it still has after the time of an exchange: some show what was for a moment.
-  template <typename Good>
-  Result<Limit> settled(const Chassis& one, const Good& good) {
+  /// What the BMC has as soon as `good` holds of it, or what it still has after the time of an exchange: some show what
+  /// was for a moment.
+  template <typename Good> Result<Limit> settled(const Chassis& one, const Good& good) {
     const Deadline deadline = Deadline::in_s(spec_.timeout_s);
     std::optional<Limit> last;
     for (;;) {
@@ -566,9 +632,14 @@ class Redfish final : public Hardware {
     auto answer = bmc_->get(path, deadline);
     if (!answer) return answer.error();
     const auto& body = answer->body;
-    const double said = one.metrics.empty() ? body["PowerControl"][one.way == Way::power_control ? one.index : 0]["PowerConsumedWatts"].number() : body["PowerWatts"]["Reading"].number();
+    const double said =
+        one.metrics.empty()
+            ? body["PowerControl"][one.way == Way::power_control ? one.index : 0]["PowerConsumedWatts"].number()
+            : body["PowerWatts"]["Reading"].number();
     out.power_w = sane(said, most_w);
-    if (std::isnan(out.power_w)) out.trouble = "power.hardware_failed: " + bmc_->base() + path + " tells no power" + (std::isnan(said) ? "" : " but " + exact(said) + " W");
+    if (std::isnan(out.power_w))
+      out.trouble = "power.hardware_failed: " + bmc_->base() + path + " tells no power" +
+                    (std::isnan(said) ? "" : " but " + exact(said) + " W");
     if (one.way != Way::none) {
       if (path_of(one) == path) {
         out.cap_w = limit_in(one, *answer).set_w;
@@ -587,7 +658,8 @@ class Redfish final : public Hardware {
   static void count(Chassis& one, double power_w) {
     if (!std::isfinite(power_w)) return;
     const std::int64_t now = now_ns();
-    if (std::isfinite(one.last_w)) one.energy_j += (one.last_w + power_w) / 2 * static_cast<double>(now - one.last_ns) * 1e-9;
+    if (std::isfinite(one.last_w))
+      one.energy_j += (one.last_w + power_w) / 2 * static_cast<double>(now - one.last_ns) * 1e-9;
     one.last_w = power_w;
     one.last_ns = now;
   }
@@ -619,7 +691,9 @@ namespace sonde::power::kinds {
 
 const char* redfish_missing() { return "libcurl (libcurl4-openssl-dev), and build again"; }
 
-Opened open_redfish(const HardwareSpec&) { return Error{"power.not_built", "this build has no Redfish", std::string("install ") + redfish_missing()}; }
+Opened open_redfish(const HardwareSpec&) {
+  return Error{"power.not_built", "this build has no Redfish", std::string("install ") + redfish_missing()};
+}
 
 }  // namespace sonde::power::kinds
 

@@ -22,7 +22,8 @@ void PowerModel::pass(double s, double load, double cap_w) {
 
 double PowerModel::measured(double power_w) {
   // Box and Muller; 1 - uniform() is above 0.
-  const double normal = std::sqrt(-2 * std::log(1 - random_.uniform())) * std::cos(2 * std::numbers::pi * random_.uniform());
+  const double normal =
+      std::sqrt(-2 * std::log(1 - random_.uniform())) * std::cos(2 * std::numbers::pi * random_.uniform());
   return std::max(0.0, power_w + settings_.noise_w * normal);
 }
 
@@ -35,7 +36,11 @@ constexpr std::int64_t least_ns = 1'000'000;
 class Simulated final : public Hardware {
  public:
   explicit Simulated(const HardwareSpec& spec)
-      : spec_(spec), model_({spec.idle_w, spec.busy_w, spec.noise_w, spec.lag_s, spec.seed}), load_(spec.load), cap_w_(spec.busy_w), last_ns_(now_ns()) {
+      : spec_(spec),
+        model_({spec.idle_w, spec.busy_w, spec.noise_w, spec.lag_s, spec.seed}),
+        load_(spec.load),
+        cap_w_(spec.busy_w),
+        last_ns_(now_ns()) {
     range_ = narrowed({spec.idle_w, spec.busy_w, true, ""}, spec);
     if (spec.root != "/sys") file_ = spec.root + "/simulated-cap";
   }
@@ -72,7 +77,9 @@ class Simulated final : public Hardware {
 
   Result<std::vector<Sensor>> sensors() override {
     // Warm as a machine of that power: for pages and rules to have something to show.
-    return std::vector<Sensor>{{"load", SensorKind::utilisation, load_}, {"cpu", SensorKind::temperature, 25 + 50 * model_.now_w() / std::max(1.0, spec_.busy_w)}};
+    return std::vector<Sensor>{
+        {"load", SensorKind::utilisation, load_},
+        {"cpu", SensorKind::temperature, 25 + 50 * model_.now_w() / std::max(1.0, spec_.busy_w)}};
   }
 
   Result<std::vector<Original>> originals() override {
@@ -85,7 +92,8 @@ class Simulated final : public Hardware {
     std::string wrong;
     for (const auto& one : originals) {
       double value = 0;
-      if (one.domain != names_[0] || one.setting != "cap" || !number(one.value, value) || !(value >= 0 && value <= 1e9)) {
+      if (one.domain != names_[0] || one.setting != "cap" || !number(one.value, value) ||
+          !(value >= 0 && value <= 1e9)) {
         if (wrong.empty()) wrong = one.domain + " " + one.setting + "=" + one.value;
         continue;
       }
@@ -102,12 +110,11 @@ class Simulated final : public Hardware {
     if (!spec_.load_file.empty()) {
       const auto load = read_number(spec_.load_file);
       load_trouble_.clear();
-      if (!load)
-        load_trouble_ = told(load.error());
+      if (!load) load_trouble_ = told(load.error());
       else if (!(*load >= 0 && *load <= 1))
-        load_trouble_ = "power.hardware_failed: " + spec_.load_file + " has a load of " + exact(*load) + "; loads are 0 to 1";
-      else
-        load_ = *load;
+        load_trouble_ =
+            "power.hardware_failed: " + spec_.load_file + " has a load of " + exact(*load) + "; loads are 0 to 1";
+      else load_ = *load;
     }
     const std::int64_t now = now_ns();
     if (now - last_ns_ >= least_ns) {
@@ -130,7 +137,9 @@ class Simulated final : public Hardware {
       std::FILE* out = std::fopen(next.c_str(), "we");
       const bool written = out && std::fprintf(out, "%.17g\n", cap_w) > 0;
       const bool closed = out && std::fclose(out) == 0;
-      if (!written || !closed || std::rename(next.c_str(), file_.c_str()) != 0) return Error{"power.hardware_failed", "cannot keep the cap in " + file_, "is the folder there, and may it be written?"};
+      if (!written || !closed || std::rename(next.c_str(), file_.c_str()) != 0)
+        return Error{"power.hardware_failed", "cannot keep the cap in " + file_,
+                     "is the folder there, and may it be written?"};
     }
     cap_w_ = cap_w;
     return {};
@@ -148,15 +157,22 @@ class Simulated final : public Hardware {
 }  // namespace
 
 Opened open_simulated(const HardwareSpec& spec) {
-  const auto bad = [](const std::string& what, const std::string& hint) { return Error{"power.bad_hardware", what, hint}; };
+  const auto bad = [](const std::string& what, const std::string& hint) {
+    return Error{"power.bad_hardware", what, hint};
+  };
   if (!(std::isfinite(spec.idle_w) && spec.idle_w >= 0 && std::isfinite(spec.busy_w) && spec.busy_w >= spec.idle_w))
-    return bad("a simulated node that draws " + exact(spec.idle_w) + " W idle and " + exact(spec.busy_w) + " W busy", "idle is at least 0 W and at most busy");
-  if (!(spec.noise_w >= 0 && spec.noise_w < 1e6)) return bad("a simulated node with a noise of " + exact(spec.noise_w) + " W", "it is at least 0 W");
-  if (!(spec.lag_s >= 0 && spec.lag_s < 1e6)) return bad("a simulated node with a lag of " + exact(spec.lag_s) + " s", "it is at least 0 s");
-  if (!(spec.load >= 0 && spec.load <= 1)) return bad("a simulated node with a load of " + exact(spec.load), "loads are 0 to 1");
+    return bad("a simulated node that draws " + exact(spec.idle_w) + " W idle and " + exact(spec.busy_w) + " W busy",
+               "idle is at least 0 W and at most busy");
+  if (!(spec.noise_w >= 0 && spec.noise_w < 1e6))
+    return bad("a simulated node with a noise of " + exact(spec.noise_w) + " W", "it is at least 0 W");
+  if (!(spec.lag_s >= 0 && spec.lag_s < 1e6))
+    return bad("a simulated node with a lag of " + exact(spec.lag_s) + " s", "it is at least 0 s");
+  if (!(spec.load >= 0 && spec.load <= 1))
+    return bad("a simulated node with a load of " + exact(spec.load), "loads are 0 to 1");
   auto node = std::make_unique<Simulated>(spec);
   if (const auto begun = node->begin(); !begun) return begun.error();
-  if (auto domain = chosen(spec.domains, node->domains(), [](const std::string&) { return true; }); !domain) return domain.error();
+  if (auto domain = chosen(spec.domains, node->domains(), [](const std::string&) { return true; }); !domain)
+    return domain.error();
   return Opened(std::move(node));
 }
 

@@ -22,7 +22,10 @@ std::string rfc3339(std::int64_t realtime_ns) {
   return text;
 }
 
-Audit::Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int)) : path_(std::move(path)), sync_(sync ? sync : ::fdatasync), most_bytes_(most_bytes) { (void)open(); }
+Audit::Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int))
+    : path_(std::move(path)), sync_(sync ? sync : ::fdatasync), most_bytes_(most_bytes) {
+  (void)open();
+}
 
 Audit::~Audit() {
   if (fd_ >= 0) ::close(fd_);
@@ -30,7 +33,8 @@ Audit::~Audit() {
 
 Error Audit::failed(const char* doing, int number) {
   works_ = false;
-  trouble_ = {"power.audit", "the audit log " + path_ + " cannot be " + doing + ": " + std::strerror(number), "make room, or give [system-manager] audit another path; until then the budget is not raised"};
+  trouble_ = {"power.audit", "the audit log " + path_ + " cannot be " + doing + ": " + std::strerror(number),
+              "make room, or give [system-manager] audit another path; until then the budget is not raised"};
   return trouble_;
 }
 
@@ -72,7 +76,8 @@ Result<void> Audit::append(const std::string& text, bool sync) {
   }
   if (sync && sync_(fd_) != 0 && errno != EINVAL && errno != EROFS) {
     const int number = errno;
-    if (::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0) bytes_ += text.size();  // who is told that it failed is not to find it there
+    if (::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0)
+      bytes_ += text.size();  // who is told that it failed is not to find it there
     return failed("brought to the disk", number);
   }
   bytes_ += text.size();

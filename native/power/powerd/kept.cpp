@@ -24,7 +24,8 @@ std::uint64_t sum_of(const std::string& text) {
 }
 
 Error failed(const std::string& path, const std::string& what) {
-  return {"power.state", "the manager's state " + path + " " + what, "make room there, or give [system-manager] state another folder"};
+  return {"power.state", "the manager's state " + path + " " + what,
+          "make room there, or give [system-manager] state another folder"};
 }
 
 bool write_all(int fd, const std::string& text) {
@@ -50,10 +51,14 @@ Result<void> save(const std::string& path, const Kept& kept, std::int64_t realti
   std::error_code ignored;
   const auto folder = std::filesystem::path(path).parent_path();
   std::filesystem::create_directories(folder, ignored);
-  const std::int64_t ends = std::isnan(kept.shed_w) ? 0 : realtime_ns + static_cast<std::int64_t>(kept.shed_left_s * 1e9);
+  const std::int64_t ends =
+      std::isnan(kept.shed_w) ? 0 : realtime_ns + static_cast<std::int64_t>(kept.shed_left_s * 1e9);
   char text[512];
-  std::snprintf(text, sizeof text, "sonde-system-manager 1\nepoch %llu\nbudget_version %llu\nbudget_w %.17g\nconfigured_w %.17g\nshed_w %.17g\nshed_ends_ns %lld\nlease_s %.17g\n",
-                static_cast<unsigned long long>(kept.epoch), static_cast<unsigned long long>(kept.budget_version), kept.budget_w, kept.configured_w, kept.shed_w, static_cast<long long>(ends), kept.lease_s);
+  std::snprintf(text, sizeof text,
+                "sonde-system-manager 1\nepoch %llu\nbudget_version %llu\nbudget_w %.17g\nconfigured_w %.17g\nshed_w "
+                "%.17g\nshed_ends_ns %lld\nlease_s %.17g\n",
+                static_cast<unsigned long long>(kept.epoch), static_cast<unsigned long long>(kept.budget_version),
+                kept.budget_w, kept.configured_w, kept.shed_w, static_cast<long long>(ends), kept.lease_s);
   const std::string body = text, part = path + ".part";
   const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
   if (fd < 0) return failed(path, std::string("cannot be written: ") + std::strerror(errno));
@@ -84,16 +89,21 @@ Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t real
   whole << in.rdbuf();
   const std::string text = whole.str();
   const auto damaged = [&] {
-    return Error{"power.state", "the manager's state " + path + " is damaged: which budget was set last is not known", "look at it and at the audit log; remove it to begin with the configuration's budget"};
+    return Error{"power.state", "the manager's state " + path + " is damaged: which budget was set last is not known",
+                 "look at it and at the audit log; remove it to begin with the configuration's budget"};
   };
   const auto sum_at = text.rfind("sum ");
   unsigned long long sum = 0, epoch = 0, version = 0;
   long long ends = 0;
   Kept kept;
-  if (sum_at == std::string::npos || std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 || sum != sum_of(text.substr(0, sum_at))) return damaged();
+  if (sum_at == std::string::npos || std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 ||
+      sum != sum_of(text.substr(0, sum_at)))
+    return damaged();
   // Those of before had no lease_s.
-  if (std::sscanf(text.c_str(), "sonde-system-manager 1 epoch %llu budget_version %llu budget_w %lf configured_w %lf shed_w %lf shed_ends_ns %lld lease_s %lf", &epoch, &version, &kept.budget_w,
-                  &kept.configured_w, &kept.shed_w, &ends, &kept.lease_s) < 6)
+  if (std::sscanf(text.c_str(),
+                  "sonde-system-manager 1 epoch %llu budget_version %llu budget_w %lf configured_w %lf shed_w %lf "
+                  "shed_ends_ns %lld lease_s %lf",
+                  &epoch, &version, &kept.budget_w, &kept.configured_w, &kept.shed_w, &ends, &kept.lease_s) < 6)
     return damaged();
   kept.epoch = epoch, kept.budget_version = version;
   kept.shed_left_s = std::max(0.0, static_cast<double>(ends - realtime_ns) / 1e9);

@@ -1,5 +1,5 @@
-// sonde-powerd: the daemons of the power stack. `sonde power serve ROLE` starts them; by hand or by systemd they take the same words.
-// Standard output carries events, one JSON object a line; standard error the log.
+// sonde-powerd: the daemons of the power stack. `sonde power serve ROLE` starts them; by hand or by systemd they take
+// the same words. Standard output carries events, one JSON object a line; standard error the log.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -47,11 +47,14 @@ options
   --version
 )";
 
-constexpr const char* python_roles[] = {"job-scheduler", "resource-manager", "job-manager", "workflow-engine", "monitor"};
+constexpr const char* python_roles[] = {"job-scheduler", "resource-manager", "job-manager", "workflow-engine",
+                                        "monitor"};
 
 Error bad_usage(const std::string& what) { return {"power.usage", what, "see sonde-powerd --help"}; }
 
-[[maybe_unused]] int not_built(const char* role, const char* hint) { return fail({"power.not_built", "this build has no " + std::string(role), hint}, 3); }
+[[maybe_unused]] int not_built(const char* role, const char* hint) {
+  return fail({"power.not_built", "this build has no " + std::string(role), hint}, 3);
+}
 
 /// Becomes `sonde power serve …`. Signals are not claimed yet: a mask would go along.
 int become_sonde(char** argv) {
@@ -61,7 +64,9 @@ int become_sonde(char** argv) {
   for (char** word = argv + 1; *word; ++word) words.push_back(*word);
   words.push_back(nullptr);
   ::execvp(command, words.data());
-  return fail({"power.no_command", std::string("cannot start ") + command + ": " + std::strerror(errno), "set SONDE_COMMAND to the program `sonde`, or put it into PATH"}, 3);
+  return fail({"power.no_command", std::string("cannot start ") + command + ": " + std::strerror(errno),
+               "set SONDE_COMMAND to the program `sonde`, or put it into PATH"},
+              3);
 }
 
 int list() {
@@ -81,7 +86,8 @@ int list() {
 #ifdef SONDE_POWERD_HARDWARE
   std::string kinds;
   for (const auto& kind : hardware_kinds())
-    kinds += (kinds.empty() ? "" : ",") + JsonLine().add("kind", name_of(kind.kind)).add("what", kind.what).add("missing", kind.missing).text();
+    kinds += (kinds.empty() ? "" : ",") +
+             JsonLine().add("kind", name_of(kind.kind)).add("what", kind.what).add("missing", kind.missing).text();
   line.raw("hardware", "[" + kinds + "]");
 #endif
   std::cout << line.text() << std::endl;
@@ -126,7 +132,8 @@ int main(int argc, char** argv) {
     } else if (role.empty() && !word.starts_with("-")) {
       role = word;
       // Their words are their own to check.
-      if (std::find(std::begin(python_roles), std::end(python_roles), role) != std::end(python_roles)) return become_sonde(argv);
+      if (std::find(std::begin(python_roles), std::end(python_roles), role) != std::end(python_roles))
+        return become_sonde(argv);
     } else {
       return fail(bad_usage("unknown option '" + std::string(word) + "'"), 2);
     }
@@ -134,20 +141,27 @@ int main(int argc, char** argv) {
   std::vector<std::string> roles{"node-manager", "system-manager", "mqtt-bridge", "release"};
   if (std::find(roles.begin(), roles.end(), role) == roles.end()) {
     roles.insert(roles.end(), std::begin(python_roles), std::end(python_roles));
-    return fail(bad_usage(role.empty() ? "no role was given" : "there is no role '" + role + "'" + nearest(role, roles)), 2);
+    return fail(
+        bad_usage(role.empty() ? "no role was given" : "there is no role '" + role + "'" + nearest(role, roles)), 2);
   }
   if (options.config_path.empty()) return fail(bad_usage(role + " needs --config FILE"), 2);
-  if (options.observe && role != "system-manager" && role != "node-manager") return fail(bad_usage("--observe is of the system-manager, and of node-managers"), 2);
-  if (options.restore && role != "node-manager" && role != "release") return fail(bad_usage("--restore is of the node-manager, and of release"), 2);
+  if (options.observe && role != "system-manager" && role != "node-manager")
+    return fail(bad_usage("--observe is of the system-manager, and of node-managers"), 2);
+  if (options.restore && role != "node-manager" && role != "release")
+    return fail(bad_usage("--restore is of the node-manager, and of release"), 2);
   auto config = load_config(options.config_path);
   if (!config) return fail(config.error(), 2);
-  // Who only looks sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is an order of its own: `release --restore`.
+  // Who only looks sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is
+  // an order of its own: `release --restore`.
   if ((options.observe || config->budget.observe) && !(role == "release" && options.restore))
     for (auto& hardware : config->node_manager.hardware) hardware.read_only = true;
   // Before any thread; and a file over the limit of this process is an operation's answer, not the end of all.
   options.signals = service::claim_signals();
   std::signal(SIGXFSZ, SIG_IGN);
-  if (options.signals < 0) return fail({"power.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"}, 3);
+  if (options.signals < 0)
+    return fail({"power.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
+                 "let it have more descriptors: ulimit -n"},
+                3);
   if (role == "node-manager") {
 #ifdef SONDE_POWERD_NODE
     return run_node_manager(*config, options);

@@ -9,10 +9,10 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double least_step_w = 1;        // hardware has steps: RAPL's are of 1/8 W, those of many BMCs of 1 W
-constexpr double told_for_s = 30;         // a cap that was overwritten is told of for so long
-constexpr double slow_s = 3;              // hardware that takes longer is told of while it does
-constexpr double most_early_s = 30;       // and never more than a third of the lease
+constexpr double least_step_w = 1;   // hardware has steps: RAPL's are of 1/8 W, those of many BMCs of 1 W
+constexpr double told_for_s = 30;    // a cap that was overwritten is told of for so long
+constexpr double slow_s = 3;         // hardware that takes longer is told of while it does
+constexpr double most_early_s = 30;  // and never more than a third of the lease
 
 std::string sentence(const Error& error) { return error.code + ": " + error.what; }
 
@@ -39,31 +39,41 @@ NodeCore::Reply refused(Refusal why, const Grant& grant, const LeaseKeeper& keep
   switch (why) {
     case Refusal::none: return {};
     case Refusal::stale_epoch:
-      return {code_of(PowerCode::stale_epoch), "the fence " + fence + " is stale: this node obeys " + std::to_string(keeper.seen().epoch) + " of '" + keeper.seen().manager + "'"};
+      return {code_of(PowerCode::stale_epoch), "the fence " + fence + " is stale: this node obeys " +
+                                                   std::to_string(keeper.seen().epoch) + " of '" +
+                                                   keeper.seen().manager + "'"};
     case Refusal::stale_sequence:
-      return {code_of(PowerCode::stale_sequence), "grant " + std::to_string(grant.sequence) + " comes after grant " + std::to_string(keeper.sequence()) + " of the same fence"};
+      return {code_of(PowerCode::stale_sequence), "grant " + std::to_string(grant.sequence) + " comes after grant " +
+                                                      std::to_string(keeper.sequence()) + " of the same fence"};
     case Refusal::void_ticket:
-      return {code_of(PowerCode::void_ticket), "the ticket is not one of this node manager, which began anew or never gave it: ask NodeManager_get"};
+      return {code_of(PowerCode::void_ticket),
+              "the ticket is not one of this node manager, which began anew or never gave it: ask NodeManager_get"};
     case Refusal::expired:
-      return {code_of(PowerCode::lease_expired), "the lease of " + format_duration(grant.lease_s) + " ended " + format_duration(static_cast<double>(now_ns - grant.ticket.at_ns) * 1e-9 - grant.lease_s) + " before the grant came"};
+      return {code_of(PowerCode::lease_expired),
+              "the lease of " + format_duration(grant.lease_s) + " ended " +
+                  format_duration(static_cast<double>(now_ns - grant.ticket.at_ns) * 1e-9 - grant.lease_s) +
+                  " before the grant came"};
     case Refusal::bad_lease:
-      return {code_of(PowerCode::bad_lease), "a lease of " + format_duration(grant.lease_s) + "; allowed: more than 0 s, at most " + format_duration(limits.most_lease_s)};
+      return {code_of(PowerCode::bad_lease), "a lease of " + format_duration(grant.lease_s) +
+                                                 "; allowed: more than 0 s, at most " +
+                                                 format_duration(limits.most_lease_s)};
     case Refusal::out_of_range:
-      return {code_of(PowerCode::out_of_range), "a cap of " + format_power(grant.cap_w) + "; allowed: " + format_power(limits.min_w) + " to " + format_power(limits.max_w)};
+      return {code_of(PowerCode::out_of_range), "a cap of " + format_power(grant.cap_w) + "; allowed: " +
+                                                    format_power(limits.min_w) + " to " + format_power(limits.max_w)};
   }
   return {static_cast<std::uint32_t>(bus::ReplyCode::failed), "refused"};
 }
 
 DomainState state_of(const NodeReading::Domain& domain) {
-  return {sendable(domain.name, 256), domain.source, domain.now.power_w, domain.now.energy_j, domain.now.cap_w, domain.range.min_w, domain.range.max_w, domain.range.settable};
+  return {sendable(domain.name, 256), domain.source,      domain.now.power_w, domain.now.energy_j,
+          domain.now.cap_w,           domain.range.min_w, domain.range.max_w, domain.range.settable};
 }
 
 FrequencyState state_of(const Frequency& f) {
   return {sendable(f.name, 256), f.current_hz, f.min_hz, f.max_hz, f.least_hz, f.most_hz, sendable(f.governor, 32)};
 }
 
-template <typename To, typename From>
-std::vector<To> states_of(const std::vector<From>& from, std::size_t most) {
+template <typename To, typename From> std::vector<To> states_of(const std::vector<From>& from, std::size_t most) {
   std::vector<To> out;
   for (const auto& one : from)
     if (out.size() < most) out.push_back(state_of(one));
@@ -73,7 +83,12 @@ std::vector<To> states_of(const std::vector<From>& from, std::size_t most) {
 }  // namespace
 
 NodeCore::NodeCore(Settings settings, NodeState& state, std::unique_ptr<Node> node, const LeaseKeeper& keeper)
-    : settings_(std::move(settings)), state_(state), node_(std::move(node)), range_(node_->range()), keeper_(keeper), model_(node_->model()) {}
+    : settings_(std::move(settings)),
+      state_(state),
+      node_(std::move(node)),
+      range_(node_->range()),
+      keeper_(keeper),
+      model_(node_->model()) {}
 
 Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& state) {
   auto node = settings.open();
@@ -87,13 +102,18 @@ Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& s
     if (std::isfinite(range.min_w)) limits.min_w = std::max(limits.min_w, range.min_w);
     if (std::isfinite(range.max_w)) limits.max_w = std::min(limits.max_w, range.max_w);
     if (!(limits.min_w <= member.safe_w && member.safe_w <= limits.max_w))
-      return Error{"power.bad_node", "the safe cap of " + member.name + " is " + format_power(member.safe_w) + ", which its hardware cannot be set to; allowed: " + format_power(range.min_w) + " to " + format_power(range.max_w),
+      return Error{"power.bad_node",
+                   "the safe cap of " + member.name + " is " + format_power(member.safe_w) +
+                       ", which its hardware cannot be set to; allowed: " + format_power(range.min_w) + " to " +
+                       format_power(range.max_w),
                    "correct `safe`, `min` and `max` of [[nodes]]: " + (*node)->model() + " says what it can"};
   }
-  std::unique_ptr<NodeCore> core(new NodeCore(settings, state, std::move(*node), LeaseKeeper(limits, settings.instance, *seen)));
+  std::unique_ptr<NodeCore> core(
+      new NodeCore(settings, state, std::move(*node), LeaseKeeper(limits, settings.instance, *seen)));
   const std::lock_guard hardware(core->hardware_mutex_);
   core->keep_originals();
-  // Safety first: also where the originals could not be kept. Then they are lost with this process, and nothing is lent.
+  // Safety first: also where the originals could not be kept. Then they are lost with this process, and nothing is
+  // lent.
   (void)core->apply(member.safe_w, 0);
   // A file for the fence, while there is room.
   core->fence_kept_ = seen->epoch != 0;
@@ -101,7 +121,8 @@ Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& s
   return core;
 }
 
-/// What an earlier node manager left is what the hardware had before the first cap; of what is new here, that is what it has now.
+/// What an earlier node manager left is what the hardware had before the first cap; of what is new here, that is what
+/// it has now.
 void NodeCore::keep_originals() {
   if (kept_ || !range_.settable) return;
   auto now = node_->originals();
@@ -113,7 +134,9 @@ void NodeCore::keep_originals() {
     std::vector<Original> all = kept->has_value() ? **kept : std::vector<Original>{};
     const std::size_t before = all.size();
     for (auto& original : *now)
-      if (std::none_of(all.begin(), all.end(), [&](const Original& o) { return o.domain == original.domain && o.setting == original.setting; })) all.push_back(std::move(original));
+      if (std::none_of(all.begin(), all.end(),
+                       [&](const Original& o) { return o.domain == original.domain && o.setting == original.setting; }))
+        all.push_back(std::move(original));
     if (!kept->has_value() || all.size() != before)
       if (auto fine = state_.keep(all); !fine) trouble = sentence(fine.error());
   }
@@ -139,7 +162,8 @@ namespace {
 /// An exchange with the hardware, while it lasts.
 class Exchange {
  public:
-  Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<std::int64_t>& moved_ns, std::atomic<double>& slowest_s)
+  Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<std::int64_t>& moved_ns,
+           std::atomic<double>& slowest_s)
       : clock_(clock), since_ns_(since_ns), moved_ns_(moved_ns), slowest_s_(slowest_s), began_ns_(clock()) {
     since_ns_ = moved_ns_ = began_ns_;
   }
@@ -162,11 +186,14 @@ class Exchange {
 
 /// How long before the end of a lease the safe cap is begun to be set.
 std::int64_t NodeCore::early_ns(std::int64_t lease_ns) const {
-  return std::min(static_cast<std::int64_t>(std::clamp(2 * slowest_s_, settings_.early_s, most_early_s) * 1e9), lease_ns / 3);
+  return std::min(static_cast<std::int64_t>(std::clamp(2 * slowest_s_, settings_.early_s, most_early_s) * 1e9),
+                  lease_ns / 3);
 }
 
 /// When somebody else has to set the safe cap in place of that of a lease; 0: it is none above it.
-std::int64_t NodeCore::due_ns(double cap_w, std::int64_t lease_ends_ns) const { return cap_w > settings_.member.safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0; }
+std::int64_t NodeCore::due_ns(double cap_w, std::int64_t lease_ends_ns) const {
+  return cap_w > settings_.member.safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0;
+}
 
 /// Under hardware_mutex_.
 void NodeCore::tell_watch(std::int64_t boottime_ns) {
@@ -184,7 +211,8 @@ void NodeCore::has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t
 
 /// Under hardware_mutex_. `lease_ends_ns`: of the lease whose cap it is.
 Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
-  // Of two leases the earlier end counts until the later one's cap is in the hardware: before that it may have the former cap.
+  // Of two leases the earlier end counts until the later one's cap is in the hardware: before that it may have the
+  // former cap.
   const std::int64_t due = due_ns(cap_w, lease_ends_ns);
   if (due && (!watched_ns_ || due < watched_ns_)) tell_watch(due);
   const std::int64_t before_ns = settings_.realtime_ns();
@@ -218,7 +246,8 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   return has;
 }
 
-/// Under hardware_mutex_: the guardian has set the safe cap, because nobody here did in time. Whatever is believed of a lease here is void.
+/// Under hardware_mutex_: the guardian has set the safe cap, because nobody here did in time. Whatever is believed of a
+/// lease here is void.
 bool NodeCore::was_guarded() {
   const std::uint64_t acted = settings_.watch_acted ? settings_.watch_acted() : 0;
   if (acted == guarded_seen_) return false;
@@ -229,7 +258,8 @@ bool NodeCore::was_guarded() {
   keeper_.drop();
   ++guarded_;
   guarded_ns_ = now;
-  guarded_trouble_ = "power.late: the lease had run out and this process had not set the safe cap; its guardian did (" + std::to_string(guarded_) + " times so far)";
+  guarded_trouble_ = "power.late: the lease had run out and this process had not set the safe cap; its guardian did (" +
+                     std::to_string(guarded_) + " times so far)";
   return true;
 }
 
@@ -269,9 +299,12 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   }();
   const Fence before = next.seen();
   const bool order = command.order == NodeOrder::SET_POWER_NODE;
-  if (order && !range_.settable) return {code_of(PowerCode::read_only), "the hardware of this node takes no cap: " + range_.why_not};
+  if (order && !range_.settable)
+    return {code_of(PowerCode::read_only), "the hardware of this node takes no cap: " + range_.why_not};
   if (order && !kept_) keep_originals();
-  if (order && !kept_) return {static_cast<std::uint32_t>(bus::ReplyCode::failed), trouble() + "; nothing is set before what the hardware had is kept"};
+  if (order && !kept_)
+    return {static_cast<std::uint32_t>(bus::ReplyCode::failed),
+            trouble() + "; nothing is set before what the hardware had is kept"};
   const Refusal why = order ? next.offer(grant, now) : next.fence(grant.fence);
   if (why != Refusal::none) return refused(why, grant, next, now);
   if (next.seen() != before) {
@@ -302,7 +335,10 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   if (set && !late) return {};
   (void)apply(next.limits().safe_w, 0);
   const std::string instead = "; the safe cap of " + format_power(next.limits().safe_w) + " was set instead";
-  if (late) return {code_of(PowerCode::lease_expired), "to set " + format_power(grant.cap_w) + " took longer than the lease of " + format_duration(grant.lease_s) + " has left" + instead};
+  if (late)
+    return {code_of(PowerCode::lease_expired), "to set " + format_power(grant.cap_w) +
+                                                   " took longer than the lease of " + format_duration(grant.lease_s) +
+                                                   " has left" + instead};
   return {code_of(PowerCode::hardware_failed), set.error().code + ": " + set.error().what + instead};
 }
 
@@ -337,13 +373,15 @@ void NodeCore::look() {
   const bool settled_meanwhile = wanted_w_ != wanted_before_w || follows_ != followed_before;
   const std::int64_t now = settings_.boottime_ns();
   const bool failed = !reading.trouble.empty();
-  const bool gone = reading.trouble.starts_with("power.hardware_gone") || reading.trouble.starts_with("power.no_hardware");
+  const bool gone =
+      reading.trouble.starts_with("power.hardware_gone") || reading.trouble.starts_with("power.no_hardware");
   double found = unknown;
   {
     const std::lock_guard lock(mutex_);
     found = reading.cap_w;
     looked_ns_ = settings_.realtime_ns();
-    if (!settled_meanwhile && range_.settable) has_cap_locked(found, looked_before_ns ? looked_before_ns : looked_ns_, looked_ns_);
+    if (!settled_meanwhile && range_.settable)
+      has_cap_locked(found, looked_before_ns ? looked_before_ns : looked_ns_, looked_ns_);
     if (std::isfinite(reading.energy_j)) {
       const double total = energy_before_j_ + reading.energy_j;
       energy_j_ = std::isfinite(energy_j_) ? std::max(energy_j_, total) : total;
@@ -353,8 +391,12 @@ void NodeCore::look() {
     else if (follows_ || !range_.settable) hardware_trouble_.clear();
     if (now - guarded_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) guarded_trouble_.clear();
     if (now - overwritten_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) overwritten_trouble_.clear();
-    const double above_s = !range_.settable || !follows_ ? 0 : obedience_.add(reading.power_w, wanted_w_, static_cast<double>(now) * 1e-9);
-    disobedience_ = above_s > 0 && obedience_.disobeys() ? "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " + format_power(wanted_w_) + " for " + format_duration(above_s) : "";
+    const double above_s =
+        !range_.settable || !follows_ ? 0 : obedience_.add(reading.power_w, wanted_w_, static_cast<double>(now) * 1e-9);
+    disobedience_ = above_s > 0 && obedience_.disobeys()
+                        ? "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " +
+                              format_power(wanted_w_) + " for " + format_duration(above_s)
+                        : "";
     reading_ = std::move(reading);
   }
   if (gone) {
@@ -366,7 +408,8 @@ void NodeCore::look() {
   const double step_w = std::max(least_step_w, settings_.tolerance * wanted_w_);
   agrees_ = std::abs(found - wanted_w_) <= step_w;
   if (std::abs(found - followed_w_) <= step_w) return;
-  // No cap where nothing failed: it was switched off, as by a BMC that began anew. Where something failed nothing is known of it.
+  // No cap where nothing failed: it was switched off, as by a BMC that began anew. Where something failed nothing is
+  // known of it.
   const bool off = !std::isfinite(found);
   if (off && failed) return;
   std::int64_t lease_ends = 0;
@@ -375,7 +418,10 @@ void NodeCore::look() {
     lease_ends = keeper_.ends_ns();
     ++overwritten_;
     overwritten_ns_ = now;
-    overwritten_trouble_ = "power.overwritten: the cap was found " + (off ? "switched off" : "at " + format_power(found)) + " instead of " + format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) + " times so far)";
+    overwritten_trouble_ = "power.overwritten: the cap was found " +
+                           (off ? "switched off" : "at " + format_power(found)) + " instead of " +
+                           format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) +
+                           " times so far)";
   }
   (void)apply(wanted_w_, lease_ends);
 }
@@ -422,12 +468,8 @@ NodeAnswer NodeCore::answer(NodeAsk ask) const {
       out.energy_j = energy_j_;
       out.domains = states_of<DomainState>(reading_.domains, 64);
       break;
-    case NodeAsk::GET_POWERCAP_NODE:
-      out.domains = states_of<DomainState>(reading_.domains, 64);
-      break;
-    case NodeAsk::GET_FREQ_NODE:
-      out.frequencies = states_of<FrequencyState>(reading_.frequencies, 1024);
-      break;
+    case NodeAsk::GET_POWERCAP_NODE: out.domains = states_of<DomainState>(reading_.domains, 64); break;
+    case NodeAsk::GET_FREQ_NODE: out.frequencies = states_of<FrequencyState>(reading_.frequencies, 1024); break;
   }
   return out;
 }
@@ -456,9 +498,12 @@ std::string NodeCore::trouble_locked() const {
   const std::int64_t now = settings_.boottime_ns(), waits = waits_ns_;
   if (waits && now - waits > static_cast<std::int64_t>(slow_s * 1e9)) {
     const std::int64_t ends = keeper_.ends_ns();
-    return "power.hardware_slow: the hardware has not answered for more than " + format_duration(slow_s) + (ends && ends <= now ? ", and the lease has run out meanwhile: the cap of before may still be in force" : "");
+    return "power.hardware_slow: the hardware has not answered for more than " + format_duration(slow_s) +
+           (ends && ends <= now ? ", and the lease has run out meanwhile: the cap of before may still be in force"
+                                : "");
   }
-  for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &guarded_trouble_, &overwritten_trouble_})
+  for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &guarded_trouble_,
+                          &overwritten_trouble_})
     if (!one->empty()) return *one;
   return {};
 }
@@ -471,7 +516,8 @@ std::string NodeCore::trouble() const {
 NodeCore::Facts NodeCore::facts() const {
   const std::lock_guard lock(mutex_);
   const auto& limits = keeper_.limits();
-  return {model_, reading_.source, limits.min_w, limits.max_w, limits.safe_w, cap_w_, range_.settable, overwritten_, guarded_};
+  return {model_, reading_.source, limits.min_w, limits.max_w, limits.safe_w,
+          cap_w_, range_.settable, overwritten_, guarded_};
 }
 
 Result<void> NodeCore::end(bool restore) {

@@ -30,13 +30,13 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double look_s = 1, look_afar_s = 5;   // a BMC has better to do than to answer each second
+constexpr double look_s = 1, look_afar_s = 5;  // a BMC has better to do than to answer each second
 constexpr int release_tries = 3;
-constexpr double least_gap_s = 0.1;             // between two reports, however often the cap changes
-constexpr double slow_told_s = 0.5;             // hardware that is waited for is looked after so often
-constexpr double alive_told_s = 1;              // to the unit's watchdog, at most so often
-constexpr double exchange_timeouts = 8;         // an exchange with all of the hardware has so many `timeout` of each BMC, and
-constexpr double least_exchange_s = 20;         // this for the rest
+constexpr double least_gap_s = 0.1;      // between two reports, however often the cap changes
+constexpr double slow_told_s = 0.5;      // hardware that is waited for is looked after so often
+constexpr double alive_told_s = 1;       // to the unit's watchdog, at most so often
+constexpr double exchange_timeouts = 8;  // an exchange with all of the hardware has so many `timeout` of each BMC, and
+constexpr double least_exchange_s = 20;  // this for the rest
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec t{};
@@ -59,7 +59,8 @@ Pace::Now clocks() { return {clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_REALTIME)}
 std::uint64_t random_instance() {
   std::uint64_t out = 0;
   while (out == 0)
-    if (::getrandom(&out, sizeof out, 0) != sizeof out) out = static_cast<std::uint64_t>(clock_ns(CLOCK_REALTIME)) ^ static_cast<std::uint64_t>(::getpid()) << 48;
+    if (::getrandom(&out, sizeof out, 0) != sizeof out)
+      out = static_cast<std::uint64_t>(clock_ns(CLOCK_REALTIME)) ^ static_cast<std::uint64_t>(::getpid()) << 48;
   return out;
 }
 
@@ -70,7 +71,9 @@ Result<Member> member_of(const Config& config, const Options& options) {
     if (node.member.name == name) return node.member;
     if (names.size() < 4096) names.push_back(node.member.name);
   }
-  return Error{"power.unknown_node", "the node " + name + " is not in [[nodes]] of " + config.path + nearest(name, names), "add it there, or say which it is: --name NODE, or `name` of [node-manager]"};
+  return Error{"power.unknown_node",
+               "the node " + name + " is not in [[nodes]] of " + config.path + nearest(name, names),
+               "add it there, or say which it is: --name NODE, or `name` of [node-manager]"};
 }
 
 Result<std::unique_ptr<Node>> open_node(const NodeManagerConfig& config) {
@@ -119,7 +122,9 @@ class SafeCap {
     const auto set = node_->cap(member_.safe_w);
     if (!set) return set.error();
     told_.clear();
-    log_line("the node manager of " + member_.name + (why == Guardian::Why::gone ? " is gone" : " let a lease run out") + "; the safe cap of " + format_power(member_.safe_w) + " was set");
+    log_line("the node manager of " + member_.name +
+             (why == Guardian::Why::gone ? " is gone" : " let a lease run out") + "; the safe cap of " +
+             format_power(member_.safe_w) + " was set");
     return Guardian::Did::set;
   }
 
@@ -131,7 +136,8 @@ class SafeCap {
 
 /// What the machine or a file is to blame for is 3, what was written wrongly 2.
 int exit_of(const Error& error) {
-  for (const char* wrong : {"power.bad_node", "power.bad_hardware", "power.unknown_domain", "power.unknown_node", "power.no_cap", "bus.bad_profile", "bus.unknown_key", "bus.no_profile"})
+  for (const char* wrong : {"power.bad_node", "power.bad_hardware", "power.unknown_domain", "power.unknown_node",
+                            "power.no_cap", "bus.bad_profile", "bus.unknown_key", "bus.no_profile"})
     if (error.code == wrong) return 2;
   return 3;
 }
@@ -200,7 +206,8 @@ class Hands {
 
 class Daemon {
  public:
-  Daemon(const Config& config, const Options& options, const Member& member) : config_(config), options_(options), member_(member) {}
+  Daemon(const Config& config, const Options& options, const Member& member)
+      : config_(config), options_(options), member_(member) {}
 
   int run();
 
@@ -225,7 +232,7 @@ class Daemon {
   int timer_ = -1, wake_ = -1;
   std::string told_, heard_;
   std::optional<Pace> pace_;
-  std::int64_t published_ns_ = 0;      ///< the last report
+  std::int64_t published_ns_ = 0;  ///< the last report
   std::uint64_t published_changes_ = 0;
   bool publish_failed_ = false, guardian_gone_ = false;
 };
@@ -251,16 +258,20 @@ Result<void> Daemon::serve() {
   telemetry_ = std::move(*telemetry);
   bus::ServerOptions options;
   options.name = member_.name;
-  auto get = bus::Server::open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(), bus::handler<NodeQuery, NodeAnswer>([this](const bus::Incoming&, const NodeQuery& query) {
-                                 bus::AnswerOf<NodeAnswer> out;
-                                 out.body = core_->answer(query.ask);
-                                 return out;
-                               }),
-                               options);
+  auto get =
+      bus::Server::open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(),
+                        bus::handler<NodeQuery, NodeAnswer>([this](const bus::Incoming&, const NodeQuery& query) {
+                          bus::AnswerOf<NodeAnswer> out;
+                          out.body = core_->answer(query.ask);
+                          return out;
+                        }),
+                        options);
   if (!get) return get.error();
   get_ = std::move(*get);
   auto set = bus::Server::open(bus_, topic::node_set, bus::service_types<NodeCommand, NodeAnswer>(),
-                               bus::handler<NodeCommand, NodeAnswer>([this](const bus::Incoming&, const NodeCommand& command) { return obey(command); }), options);
+                               bus::handler<NodeCommand, NodeAnswer>(
+                                   [this](const bus::Incoming&, const NodeCommand& command) { return obey(command); }),
+                               options);
   if (!set) return set.error();
   set_ = std::move(*set);
   return {};
@@ -268,11 +279,17 @@ Result<void> Daemon::serve() {
 
 void Daemon::tell_trouble() {
   std::string now = core_->trouble();
-  if (now.empty() && guardian_gone_) now = "power.no_guardian: the process that would set the safe cap after a kill -9 is gone; start the node manager anew";
+  if (now.empty() && guardian_gone_)
+    now =
+        "power.no_guardian: the process that would set the safe cap after a kill -9 is gone; start the node manager "
+        "anew";
   if (now == told_) return;
   told_ = now;
   const auto colon = now.find(": ");
-  event(JsonLine().add("event", "trouble").add("code", now.substr(0, colon)).add("what", colon == std::string::npos ? "" : now.substr(colon + 2)));
+  event(JsonLine()
+            .add("event", "trouble")
+            .add("code", now.substr(0, colon))
+            .add("what", colon == std::string::npos ? "" : now.substr(colon + 2)));
   log_line(now.empty() ? "all is well again" : now);
 }
 
@@ -283,7 +300,9 @@ void Daemon::publish(bool looked, bool at_once) {
   tell_trouble();
   const std::uint64_t changes = core_->cap_changes();
   const bool in_turn = pace_->due(at, looked);
-  if (!in_turn && !at_once && told_ == before && !(changes != published_changes_ && now - published_ns_ >= ns_of(least_gap_s))) return;
+  if (!in_turn && !at_once && told_ == before &&
+      !(changes != published_changes_ && now - published_ns_ >= ns_of(least_gap_s)))
+    return;
   const double since_s = in_turn ? pace_->reported(at) : 0;
   auto sample = core_->telemetry(since_s > 0 ? since_s : config_.node_manager.telemetry_s);
   if (sample.trouble.empty()) sample.trouble = told_.substr(0, 256);
@@ -310,14 +329,16 @@ int Daemon::loop() {
     const auto done = hands.take();
     if (done.expired) event(JsonLine().add("event", "lease_ended").add("cap_w", core_->facts().cap_w));
     const auto facts = core_->facts();
-    if (facts.guarded != guarded) event(JsonLine().add("event", "guardian_acted").add("times", facts.guarded).add("cap_w", facts.cap_w));
+    if (facts.guarded != guarded)
+      event(JsonLine().add("event", "guardian_acted").add("times", facts.guarded).add("cap_w", facts.cap_w));
     publish(done.looked, done.expired || facts.overwritten != overwritten || facts.guarded != guarded);
     overwritten = facts.overwritten, guarded = facts.guarded;
 
     const Pace::Now at = clocks();
     const std::int64_t now = at.boottime_ns;
     const bool busy = hands.busy();
-    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts. A BMC that does not answer is no reason: that would answer no sooner.
+    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts. A BMC that does not answer is no
+    // reason: that would answer no sooner.
     const bool hangs = busy && now - std::max(core_->moved_ns(), asked_ns) > exchange_ns;
     if (!hangs && (!alive_ns || now - alive_ns >= ns_of(alive_told_s))) alive_ns = now, service::notify("WATCHDOG=1");
     const std::int64_t ends = core_->ends_ns();
@@ -329,11 +350,15 @@ int Daemon::loop() {
     }
     std::int64_t until = ends && !over ? std::min(ends, pace_->next_ns()) : pace_->next_ns();
     // Hardware that takes long is told of, also where it is an order that waits for it.
-    if (const std::int64_t soon = now + ns_of(slow_told_s); busy || over) until = until > now ? std::min(until, soon) : soon;
+    if (const std::int64_t soon = now + ns_of(slow_told_s); busy || over)
+      until = until > now ? std::min(until, soon) : soon;
     if (core_->cap_changes() != published_changes_) until = std::min(until, published_ns_ + ns_of(least_gap_s));
     const itimerspec when{{}, {until / 1'000'000'000, until % 1'000'000'000}};
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
-    pollfd ready[5] = {{options_.signals, POLLIN, 0}, {timer_, POLLIN, 0}, {wake_, POLLIN, 0}, {options_.with_parent ? STDIN_FILENO : -1, POLLIN, 0},
+    pollfd ready[5] = {{options_.signals, POLLIN, 0},
+                       {timer_, POLLIN, 0},
+                       {wake_, POLLIN, 0},
+                       {options_.with_parent ? STDIN_FILENO : -1, POLLIN, 0},
                        {guardian_gone_ ? -1 : guardian_->descriptor(), 0, 0}};
     if (::poll(ready, 5, -1) < 0) continue;
     if (ready[0].revents) {
@@ -353,9 +378,13 @@ int Daemon::run() {
   const auto& own = config_.node_manager;
   // To open it, to read what it has, to set the safe cap, to look: a start that waits for a BMC is none that hangs.
   service::notify(("EXTEND_TIMEOUT_USEC=" + std::to_string(static_cast<std::int64_t>(4e6 * exchange_s(own)))).c_str());
-  const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) { return spec.kind == Source::redfish || spec.kind == Source::ipmi; });
+  const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) {
+    return spec.kind == Source::redfish || spec.kind == Source::ipmi;
+  });
   // While this process has one thread, and nothing of the hardware open.
-  auto guardian = Guardian::start([safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); }, afar ? look_afar_s : look_s);
+  auto guardian = Guardian::start(
+      [safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); },
+      afar ? look_afar_s : look_s);
   if (!guardian) return fail(guardian.error(), 3);
   guardian_ = std::move(*guardian);
 
@@ -369,7 +398,8 @@ int Daemon::run() {
   NodeCore::Settings settings;
   settings.member = member_, settings.instance = random_instance();
   settings.open = [this] { return open_node(config_.node_manager); };
-  settings.boottime_ns = [] { return clock_ns(CLOCK_BOOTTIME); }, settings.realtime_ns = [] { return clock_ns(CLOCK_REALTIME); };
+  settings.boottime_ns = [] { return clock_ns(CLOCK_BOOTTIME); },
+  settings.realtime_ns = [] { return clock_ns(CLOCK_REALTIME); };
   settings.watch = [this](std::int64_t boottime_ns) { guardian_->until(boottime_ns); };
   settings.watch_acted = [this] { return guardian_->acted(); };
   auto core = NodeCore::open(std::move(settings), *state_);
@@ -381,8 +411,12 @@ int Daemon::run() {
   core_ = std::move(*core);
   timer_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (timer_ < 0 || wake_ < 0) return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"}, 3);
-  pace_.emplace(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s), own.in_step, clock_ns(CLOCK_BOOTTIME));
+  if (timer_ < 0 || wake_ < 0)
+    return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno),
+                 "let it have more descriptors: ulimit -n"},
+                3);
+  pace_.emplace(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s), own.in_step,
+                clock_ns(CLOCK_BOOTTIME));
   core_->look();
   // From here on the safe cap is set: whatever follows can end in order.
   if (auto served = serve(); !served) {
@@ -390,8 +424,20 @@ int Daemon::run() {
     return fail(served.error(), exit_of(served.error()));
   }
   const auto facts = core_->facts();
-  event(JsonLine().add("event", "ready").add("role", "node-manager").add("node", member_.name).add("pid", ::getpid()).add("guardian", guardian_->pid()).add("bus", bus_->implementation())
-          .add("model", facts.model).add("source", name_of(facts.source)).add("settable", facts.settable).add("min_w", facts.min_w).add("max_w", facts.max_w).add("safe_w", facts.safe_w).add("cap_w", facts.cap_w));
+  event(JsonLine()
+            .add("event", "ready")
+            .add("role", "node-manager")
+            .add("node", member_.name)
+            .add("pid", ::getpid())
+            .add("guardian", guardian_->pid())
+            .add("bus", bus_->implementation())
+            .add("model", facts.model)
+            .add("source", name_of(facts.source))
+            .add("settable", facts.settable)
+            .add("min_w", facts.min_w)
+            .add("max_w", facts.max_w)
+            .add("safe_w", facts.safe_w)
+            .add("cap_w", facts.cap_w));
   publish(true, true);
   service::notify("READY=1");
 
@@ -422,7 +468,10 @@ int run_node_manager(const Config& config, const Options& options) {
   auto member = member_of(config, options);
   if (!member) return fail(member.error(), 2);
   if (config.node_manager.hardware.empty())
-    return fail({"power.no_hardware", config.path + " has no [[node-manager.hardware]]", "say what this node has: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for one that is none"}, 2);
+    return fail({"power.no_hardware", config.path + " has no [[node-manager.hardware]]",
+                 "say what this node has: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
+                 "one that is none"},
+                2);
   return Daemon(config, options, *member).run();
 }
 
@@ -442,22 +491,35 @@ int release(const Config& config, const Options& options, bool restore) {
       if (auto restored = (*node)->restore(**kept); !restored) return fail(restored.error(), 3);
       if (auto forgotten = (*state)->forget_originals(); !forgotten) return fail(forgotten.error(), 3);
       const auto has = (*node)->capped();
-      event(JsonLine().add("event", "released").add("node", member->name).add("restored", true).add("cap_w", has ? *has : unknown));
+      event(JsonLine()
+                .add("event", "released")
+                .add("node", member->name)
+                .add("restored", true)
+                .add("cap_w", has ? *has : unknown));
       return 0;
     }
-    log_error({"power.no_originals", "nothing is kept of what the hardware of " + member->name + " had: the safe cap is set", ""});
+    log_error({"power.no_originals",
+               "nothing is kept of what the hardware of " + member->name + " had: the safe cap is set", ""});
   }
   if (!restore && config.node_manager.restore && state) {
     // It ended in order, and put everything back.
     if (auto kept = (*state)->originals(); kept && !kept->has_value()) {
       const auto has = (*node)->capped();
-      event(JsonLine().add("event", "released").add("node", member->name).add("restored", true).add("cap_w", has ? *has : unknown));
+      event(JsonLine()
+                .add("event", "released")
+                .add("node", member->name)
+                .add("restored", true)
+                .add("cap_w", has ? *has : unknown));
       return 0;
     }
   }
   const auto set = (*node)->cap(member->safe_w);
   if (!set && set.error().code != "power.read_only") return fail(set.error(), 3);
-  event(JsonLine().add("event", "released").add("node", member->name).add("restored", false).add("cap_w", set ? *set : unknown));
+  event(JsonLine()
+            .add("event", "released")
+            .add("node", member->name)
+            .add("restored", false)
+            .add("cap_w", set ? *set : unknown));
   return 0;
 }
 

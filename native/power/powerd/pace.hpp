@@ -1,20 +1,22 @@
 #pragma once
-/// When a node manager looks at its hardware, and which of its reports are those in their turn. Pure: both clocks are told. One thread.
+/// When a node manager looks at its hardware, and which of its reports are those in their turn. Pure: both clocks are
+/// told. One thread.
 
 #include <cstdint>
 
 namespace sonde::power {
 
-/// In step: looks are at multiples of their interval by the time of day, reports at the first look of each of theirs. So all nodes whose clocks agree are
-/// disturbed at one time, and a job over many of them waits once instead of once for each. Otherwise from its own begin on. Nothing but this hangs on
-/// the time of day: it may step.
+/// In step: looks are at multiples of their interval by the time of day, reports at the first look of each of theirs.
+/// So all nodes whose clocks agree are disturbed at one time, and a job over many of them waits once instead of once
+/// for each. Otherwise from its own begin on. Nothing but this hangs on the time of day: it may step.
 class Pace {
  public:
   struct Now {
     std::int64_t boottime_ns, realtime_ns;
   };
   /// Intervals of looks and of reports, ns, the second at least the first; the first look is at once.
-  Pace(std::int64_t look_ns, std::int64_t report_ns, bool in_step, std::int64_t boottime_ns) : look_ns_(look_ns), report_ns_(report_ns), in_step_(in_step), next_ns_(boottime_ns) {}
+  Pace(std::int64_t look_ns, std::int64_t report_ns, bool in_step, std::int64_t boottime_ns)
+      : look_ns_(look_ns), report_ns_(report_ns), in_step_(in_step), next_ns_(boottime_ns) {}
 
   /// Of the next look, by the clock since boot, ns.
   std::int64_t next_ns() const { return next_ns_; }
@@ -22,13 +24,15 @@ class Pace {
   void looks(Now now) {
     if (in_step_) {
       const std::int64_t left = look_ns_ - mod(now.realtime_ns, look_ns_);
-      next_ns_ = now.boottime_ns + (2 * left < look_ns_ ? left + look_ns_ : left);  // one that was woken a little early is that look, too
+      next_ns_ = now.boottime_ns +
+                 (2 * left < look_ns_ ? left + look_ns_ : left);  // one that was woken a little early is that look, too
     } else {
       next_ns_ += look_ns_;
       if (next_ns_ <= now.boottime_ns) next_ns_ = now.boottime_ns + look_ns_;
     }
   }
-  /// Whether a report would be one in its turn. `looked`: right after a look; else hardware is waited for, and has a look's time more.
+  /// Whether a report would be one in its turn. `looked`: right after a look; else hardware is waited for, and has a
+  /// look's time more.
   bool due(Now now, bool looked) const {
     if (!reported_ns_) return true;
     const std::int64_t since = now.boottime_ns - reported_ns_;

@@ -8,7 +8,8 @@
 
 namespace sonde::power {
 
-Result<std::vector<Rack>> limited_racks(const std::vector<NodeConfig>& nodes, const std::map<std::string, RackConfig>& racks) {
+Result<std::vector<Rack>> limited_racks(const std::vector<NodeConfig>& nodes,
+                                        const std::map<std::string, RackConfig>& racks) {
   std::vector<Rack> out;
   for (const auto& [name, rack] : racks) {
     const double limit = std::fmin(rack.power_limit_w, rack.cooling_w);  // the other one where one is NaN
@@ -18,18 +19,20 @@ Result<std::vector<Rack>> limited_racks(const std::vector<NodeConfig>& nodes, co
     for (std::size_t k = 0; k < nodes.size(); ++k)
       if (nodes[k].rack == name) made.nodes.push_back(k), safe += nodes[k].member.safe_w;
     if (!(limit >= safe))
-      return Error{"power.safe_above_rack", "the safe caps of " + std::to_string(made.nodes.size()) + " nodes of rack " + name + " add up to " + format_power(safe) +
-                                                ", which is above its limit of " + format_power(limit),
+      return Error{"power.safe_above_rack",
+                   "the safe caps of " + std::to_string(made.nodes.size()) + " nodes of rack " + name + " add up to " +
+                       format_power(safe) + ", which is above its limit of " + format_power(limit),
                    "lower safe caps, raise the rack's power_limit or cooling, or move nodes"};
     if (!made.nodes.empty()) out.push_back(std::move(made));
   }
   return out;
 }
 
-void fit_racks(const std::vector<Rack>& racks, const std::vector<double>& held, const std::vector<double>& low, const std::vector<double>& high,
-               const std::vector<double>& weight, std::vector<double>& caps) {
+void fit_racks(const std::vector<Rack>& racks, const std::vector<double>& held, const std::vector<double>& low,
+               const std::vector<double>& high, const std::vector<double>& weight, std::vector<double>& caps) {
   if (racks.empty()) return;
-  const double before = std::accumulate(caps.begin(), caps.end(), 0.0, [](double sum, double cap) { return std::isnan(cap) ? sum : sum + cap; });
+  const double before = std::accumulate(caps.begin(), caps.end(), 0.0,
+                                        [](double sum, double cap) { return std::isnan(cap) ? sum : sum + cap; });
   std::vector<bool> full(caps.size());
   // Each round fills a rack at least, or is the last.
   for (std::size_t round = 0; round <= racks.size(); ++round) {
@@ -66,7 +69,8 @@ void fit_racks(const std::vector<Rack>& racks, const std::vector<double>& held, 
   }
 }
 
-std::vector<double> within_racks(const Ledger& ledger, const std::vector<Rack>& racks, std::vector<double> caps, std::int64_t now_ns) {
+std::vector<double> within_racks(const Ledger& ledger, const std::vector<Rack>& racks, std::vector<double> caps,
+                                 std::int64_t now_ns) {
   for (const auto& rack : racks) {
     double committed = 0;
     for (const auto k : rack.nodes) committed += ledger.committed_w(k, now_ns);

@@ -44,7 +44,8 @@ bool plain(std::string_view word, std::string& out) {
     unsigned byte = 0;
     const char* begin = word.data() + k + 1;
     if (k + 2 >= word.size()) return false;
-    if (const auto [end, why] = std::from_chars(begin, begin + 2, byte, 16); why != std::errc{} || end != begin + 2) return false;
+    if (const auto [end, why] = std::from_chars(begin, begin + 2, byte, 16); why != std::errc{} || end != begin + 2)
+      return false;
     out += static_cast<char>(byte);
     k += 2;
   }
@@ -68,7 +69,8 @@ struct Slot {
 };
 
 std::string written(const Slot& slot) {
-  std::string text = std::string(fence_word) + ' ' + std::to_string(slot.serial) + ' ' + std::to_string(slot.fence.epoch) + ' ' + escaped(slot.fence.manager);
+  std::string text = std::string(fence_word) + ' ' + std::to_string(slot.serial) + ' ' +
+                     std::to_string(slot.fence.epoch) + ' ' + escaped(slot.fence.manager);
   text += ' ' + checksum(text);
   text.resize(slot_bytes - 1, ' ');
   return text + '\n';
@@ -77,8 +79,11 @@ std::string written(const Slot& slot) {
 std::optional<Slot> read_slot(std::string_view text) {
   const auto words = words_of(text.substr(0, text.find('\n')));
   Slot slot;
-  if (words.size() != 5 || words[0] != fence_word || !number(words[1], slot.serial) || !number(words[2], slot.fence.epoch) || !plain(words[3], slot.fence.manager)) return {};
-  const std::string_view covered(words[0].data(), static_cast<std::size_t>(words[3].data() + words[3].size() - words[0].data()));
+  if (words.size() != 5 || words[0] != fence_word || !number(words[1], slot.serial) ||
+      !number(words[2], slot.fence.epoch) || !plain(words[3], slot.fence.manager))
+    return {};
+  const std::string_view covered(words[0].data(),
+                                 static_cast<std::size_t>(words[3].data() + words[3].size() - words[0].data()));
   if (words[4] != checksum(covered)) return {};
   return slot;
 }
@@ -122,7 +127,8 @@ std::optional<std::string> content(int fd) {
 }  // namespace
 
 Error NodeState::wrong(const std::string& what, const std::string& file) const {
-  return {"power.state", file + ": " + what + (errno ? std::string(": ") + std::strerror(errno) : ""), "the node manager needs a folder of its own with room for a few KiB: `state` of [node-manager]"};
+  return {"power.state", file + ": " + what + (errno ? std::string(": ") + std::strerror(errno) : ""),
+          "the node manager needs a folder of its own with room for a few KiB: `state` of [node-manager]"};
 }
 
 Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, const std::string& node) {
@@ -136,7 +142,10 @@ Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, co
   if (state->lock_ < 0) return state->wrong("cannot be opened", path + ".lock");
   if (::flock(state->lock_, LOCK_EX | LOCK_NB) != 0) {
     const auto owner = content(state->lock_);
-    return Error{"power.already_running", "a node manager of " + node + " runs already" + (owner && !owner->empty() ? ": process " + owner->substr(0, owner->find('\n')) : "") + " (" + path + ".lock)",
+    return Error{"power.already_running",
+                 "a node manager of " + node + " runs already" +
+                     (owner && !owner->empty() ? ": process " + owner->substr(0, owner->find('\n')) : "") + " (" +
+                     path + ".lock)",
                  "end that one, or give this one another `state`"};
   }
   // For whoever finds it taken; that it cannot be written is no reason not to hold power.
@@ -158,9 +167,12 @@ Result<Fence> NodeState::fence() {
   if (!text) return wrong("cannot be read", file);
   std::optional<Slot> last;
   for (std::size_t k = 0; k < 2 && text->size() > k * slot_bytes; ++k)
-    if (auto slot = read_slot(std::string_view(*text).substr(k * slot_bytes, slot_bytes)); slot && (!last || slot->serial > last->serial)) last = slot;
+    if (auto slot = read_slot(std::string_view(*text).substr(k * slot_bytes, slot_bytes));
+        slot && (!last || slot->serial > last->serial))
+      last = slot;
   if (!last)
-    return Error{"power.state", file + " is damaged: which system manager's word counts is not known", "remove it when no system manager of an earlier epoch can still run"};
+    return Error{"power.state", file + " is damaged: which system manager's word counts is not known",
+                 "remove it when no system manager of an earlier epoch can still run"};
   serial_ = last->serial;
   return last->fence;
 }
@@ -173,7 +185,8 @@ Result<void> NodeState::keep(const Fence& fence) {
     if (auto made = replace(file, text + text); !made) return made;
     slots_ = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
     if (slots_ < 0) return wrong("cannot be opened", file);
-  } else if (!write_whole(slots_, text, static_cast<off_t>((serial_ + 1) % 2 * slot_bytes)) || ::fdatasync(slots_) != 0) {
+  } else if (!write_whole(slots_, text, static_cast<off_t>((serial_ + 1) % 2 * slot_bytes)) ||
+             ::fdatasync(slots_) != 0) {
     return wrong("cannot be written", file);
   }
   ++serial_;
@@ -206,16 +219,23 @@ Result<std::optional<std::vector<Original>>> NodeState::originals() const {
   if (!text) return wrong("cannot be read", file);
   std::vector<Original> out;
   std::string_view rest = *text;
-  const auto damaged = [&] { return Error{"power.state", file + " is damaged: what the hardware had before the first cap is not known", "remove it; what the hardware has now is then taken for that"}; };
+  const auto damaged = [&] {
+    return Error{"power.state", file + " is damaged: what the hardware had before the first cap is not known",
+                 "remove it; what the hardware has now is then taken for that"};
+  };
   const auto last = rest.rfind("\nend ");
-  if (!rest.starts_with(originals_word) || last == std::string_view::npos || rest.substr(last + 1) != "end " + checksum(rest.substr(0, last + 1)) + "\n") return damaged();
+  if (!rest.starts_with(originals_word) || last == std::string_view::npos ||
+      rest.substr(last + 1) != "end " + checksum(rest.substr(0, last + 1)) + "\n")
+    return damaged();
   rest = rest.substr(0, last + 1);
   rest.remove_prefix(rest.find('\n') + 1);
   while (!rest.empty()) {
     const auto end = rest.find('\n');
     const auto words = words_of(rest.substr(0, end));
     Original original;
-    if (words.size() != 3 || !plain(words[0], original.domain) || !plain(words[1], original.setting) || !plain(words[2], original.value)) return damaged();
+    if (words.size() != 3 || !plain(words[0], original.domain) || !plain(words[1], original.setting) ||
+        !plain(words[2], original.value))
+      return damaged();
     out.push_back(std::move(original));
     rest.remove_prefix(end + 1);
   }
@@ -224,7 +244,8 @@ Result<std::optional<std::vector<Original>>> NodeState::originals() const {
 
 Result<void> NodeState::keep(const std::vector<Original>& originals) {
   std::string text = std::string(originals_word) + "\n";
-  for (const auto& original : originals) text += escaped(original.domain) + ' ' + escaped(original.setting) + ' ' + escaped(original.value) + '\n';
+  for (const auto& original : originals)
+    text += escaped(original.domain) + ' ' + escaped(original.setting) + ' ' + escaped(original.value) + '\n';
   return replace(path_ + ".originals", text + "end " + checksum(text) + "\n");
 }
 

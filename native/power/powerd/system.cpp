@@ -12,14 +12,16 @@ namespace sonde::power {
 
 namespace {
 
-constexpr std::uint64_t most_epochs_ahead = 1'000'000;   ///< of what anybody has told: a node that tells 2^64 - 1 must not end all takeovers
-constexpr double most_lease_s = 600;                     ///< that a node obeys (LeaseKeeper::Limits): whatever is told of longer ones
-constexpr std::size_t most_orders = 256;                 ///< that wait
-constexpr double replicate_s = 1.5;                      ///< how long standbys have to say that they have a budget
-constexpr double answer_before_s = 0.25;                 ///< the caller's deadline
+constexpr std::uint64_t most_epochs_ahead =
+    1'000'000;  ///< of what anybody has told: a node that tells 2^64 - 1 must not end all takeovers
+constexpr double most_lease_s = 600;      ///< that a node obeys (LeaseKeeper::Limits): whatever is told of longer ones
+constexpr std::size_t most_orders = 256;  ///< that wait
+constexpr double replicate_s = 1.5;       ///< how long standbys have to say that they have a budget
+constexpr double answer_before_s = 0.25;  ///< the caller's deadline
 constexpr double most_power_w = 1e9, most_shed_s = 30 * 86400.0;
 constexpr double soft_margin = 0.05;
-constexpr double iteration_counts_s = 30;                ///< what a node took for an iteration, if that was said in so long, or in four of it
+constexpr double iteration_counts_s =
+    30;  ///< what a node took for an iteration, if that was said in so long, or in four of it
 
 std::int64_t ns(double s) { return static_cast<std::int64_t>(s * 1e9); }
 double seconds(std::int64_t value_ns) { return static_cast<double>(value_ns) / 1e9; }
@@ -45,10 +47,12 @@ std::string fence_name(const std::string& name, std::uint64_t instance) {
 }  // namespace
 
 bool Manager::Effects::empty() const {
-  return commits.empty() && asks.empty() && grants.empty() && telemetry.empty() && replicate.empty() && done.empty() && events.empty() && audit.empty();
+  return commits.empty() && asks.empty() && grants.empty() && telemetry.empty() && replicate.empty() && done.empty() &&
+         events.empty() && audit.empty();
 }
 
-Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const std::optional<Kept>& on_disk, std::int64_t now_ns) {
+Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const std::optional<Kept>& on_disk,
+                                               std::int64_t now_ns) {
   const BudgetConfig& b = settings.budget;
   PolicySettings how;
   how.soft_w = b.soft_w;
@@ -57,24 +61,35 @@ Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const s
   auto racks = limited_racks(settings.nodes, settings.racks);
   if (!racks) return racks.error();
   if (!(b.period_s > 0 && settings.takeover_s >= 2 * b.period_s))
-    return Error{"power.bad_value", "[system-manager] takeover is " + format_duration(settings.takeover_s) + " and [budget] period is " + format_duration(b.period_s),
+    return Error{"power.bad_value",
+                 "[system-manager] takeover is " + format_duration(settings.takeover_s) + " and [budget] period is " +
+                     format_duration(b.period_s),
                  "who leads tells so once a period: give takeover two of them at least"};
   Kept kept = on_disk.value_or(Kept{});
   // The file is the last word where it was changed since.
-  if (!on_disk || !(kept.configured_w == b.power_limit_w)) kept.budget_w = kept.configured_w = b.power_limit_w, kept.shed_w = unknown, kept.shed_left_s = 0;
+  if (!on_disk || !(kept.configured_w == b.power_limit_w))
+    kept.budget_w = kept.configured_w = b.power_limit_w, kept.shed_w = unknown, kept.shed_left_s = 0;
   std::unique_ptr<Manager> made(new Manager(settings, std::move(*policy), std::move(*racks), kept, now_ns));
   Ledger::Settings s;
   s.budget_w = made->budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error;
   std::vector<Member> members;
   for (const auto& node : settings.nodes) members.push_back(node.member);
   if (members.empty()) return Error{"power.bad_node", "there are no nodes", "name them in [[nodes]]"};
-  if (std::isnan(made->budget_w())) return Error{"power.no_budget", "what all nodes together may draw is not said", "set power_limit in [budget]"};
+  if (std::isnan(made->budget_w()))
+    return Error{"power.no_budget", "what all nodes together may draw is not said", "set power_limit in [budget]"};
   if (auto tried = Ledger::open(s, std::move(members), {1, "try"}); !tried) return tried.error();
   return made;
 }
 
-Manager::Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept, std::int64_t now_ns)
-    : settings_(settings), policy_(std::move(policy)), racks_(std::move(racks)), kept_(kept), on_disk_version_(kept.budget_version), seen_epoch_(kept.epoch), states_(settings.nodes.size()),
+Manager::Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept,
+                 std::int64_t now_ns)
+    : settings_(settings),
+      policy_(std::move(policy)),
+      racks_(std::move(racks)),
+      kept_(kept),
+      on_disk_version_(kept.budget_version),
+      seen_epoch_(kept.epoch),
+      states_(settings.nodes.size()),
       caps_(settings.nodes.size(), unknown) {
   for (std::size_t k = 0; k < settings_.nodes.size(); ++k) index_[settings_.nodes[k].member.name] = k;
   if (shed()) shed_ends_ns_ = now_ns + ns(kept_.shed_left_s);
@@ -113,11 +128,14 @@ std::string Manager::who_text(const Caller& who, const std::string& user) {
   return out.text();
 }
 
-bool Manager::plausible(std::uint64_t epoch) const { return epoch <= std::max(seen_epoch_, kept_.epoch) + most_epochs_ahead; }
+bool Manager::plausible(std::uint64_t epoch) const {
+  return epoch <= std::max(seen_epoch_, kept_.epoch) + most_epochs_ahead;
+}
 
 bool Manager::seems_there(std::size_t node, std::int64_t now_ns) const {
   const NodeState& st = states_[node];
-  return st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(std::max(settings_.budget.lease_s, state_ == State::leading ? 0 : 2.5 * st.period_s));
+  return st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(std::max(settings_.budget.lease_s,
+                                                                 state_ == State::leading ? 0 : 2.5 * st.period_s));
 }
 
 /// A later epoch's change counts more than any of an earlier one's, also where the one did not hear of the other.
@@ -130,10 +148,13 @@ Kept Manager::as_of(Kept kept, std::int64_t now_ns) const {
 
 // ---- what arrives
 
-void Manager::node_said(const std::string& node, const Report& told, double power_w, double period_s, const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns) {
+void Manager::node_said(const std::string& node, const Report& told, double power_w, double period_s,
+                        const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns) {
   const auto at = index_.find(node);
   if (at == index_.end()) {
-    if (!counts_.unknown_nodes++) out_.events.push_back(event("unknown_node").add("node", node).add("hint", "name it in [[nodes]], or end its node manager"));
+    if (!counts_.unknown_nodes++)
+      out_.events.push_back(
+          event("unknown_node").add("node", node).add("hint", "name it in [[nodes]], or end its node manager"));
     return;
   }
   const std::size_t k = at->second;
@@ -142,7 +163,8 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   Report report = told;
   if (!plausible(report.seen.epoch)) {
     // Not a fence that anybody had: the ledger takes it for a node that obeys nobody yet.
-    if (!counts_.implausible++) out_.events.push_back(event("implausible_epoch").add("node", node).add("epoch", report.seen.epoch));
+    if (!counts_.implausible++)
+      out_.events.push_back(event("implausible_epoch").add("node", node).add("epoch", report.seen.epoch));
     report.seen = {};
   } else {
     seen_epoch_ = std::max(seen_epoch_, report.seen.epoch);
@@ -155,7 +177,9 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   st.seen_epoch = report.seen.epoch;
   st.cap_w = report.cap_w;
   if (!asked_ns) st.trouble = trouble;  // an answer tells none
-  const double allowed = std::isfinite(report.cap_w) ? report.cap_w : report.leased && std::isfinite(report.lease_w) ? report.lease_w : member.safe_w;
+  const double allowed = std::isfinite(report.cap_w)                      ? report.cap_w
+                         : report.leased && std::isfinite(report.lease_w) ? report.lease_w
+                                                                          : member.safe_w;
   if (std::isfinite(power_w) && power_w >= 0) {
     st.power_w = power_w, st.power_ns = now_ns;
     // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
@@ -164,7 +188,10 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     st.allowed_w = allowed;
     if (st.disobeys != st.obedience.disobeys()) {
       st.disobeys = !st.disobeys;
-      out_.events.push_back(event(st.disobeys ? "node_disobeys" : "node_obeys").add("node", node).add("power_w", power_w).add("cap_w", allowed));
+      out_.events.push_back(event(st.disobeys ? "node_disobeys" : "node_obeys")
+                                .add("node", node)
+                                .add("power_w", power_w)
+                                .add("cap_w", allowed));
       Line l = line(st.disobeys ? "node_disobeys" : "node_obeys");
       l.json.add("node", node).add("power_w", power_w).add("cap_w", allowed);
       out_.audit.push_back(std::move(l));
@@ -181,7 +208,8 @@ void Manager::node_ranges(const std::string& node, double least_w, double most_w
   if (at == index_.end()) return;
   const Member& member = settings_.nodes[at->second].member;
   NodeState& st = states_[at->second];
-  // The safe cap is always in it: the ledger counts on that. What a node says of more than it was configured for moves nothing.
+  // The safe cap is always in it: the ledger counts on that. What a node says of more than it was configured for moves
+  // nothing.
   const double least = std::isfinite(least_w) ? std::clamp(least_w, member.min_w, member.safe_w) : member.min_w;
   const double most = std::isfinite(most_w) ? std::clamp(most_w, member.safe_w, member.max_w) : member.max_w;
   if (least == st.least_w && most == st.most_w) return;
@@ -208,7 +236,8 @@ void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::s
   Line l = line("node_refuses");
   l.json.add("node", settings_.nodes[node].member.name).add("code", refused).add("why", message.substr(0, 256));
   out_.audit.push_back(std::move(l));
-  out_.events.push_back(event("node_refuses").add("node", settings_.nodes[node].member.name).add("code", refused).add("what", message));
+  out_.events.push_back(
+      event("node_refuses").add("node", settings_.nodes[node].member.name).add("code", refused).add("what", message));
 }
 
 void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
@@ -251,7 +280,11 @@ void Manager::job_said(const JobTelemetry& t, std::int64_t now_ns) {
   if (at == jobs_.end()) return;
   const auto job = static_cast<std::size_t>(at - jobs_.begin()) + 1;
   if (!t.node_iteration_s.empty() && t.node_iteration_s.size() != t.nodes.size()) {
-    if (!counts_.implausible++) out_.events.push_back(event("implausible_iterations").add("job", t.job).add("nodes", t.nodes.size()).add("iterations", t.node_iteration_s.size()));
+    if (!counts_.implausible++)
+      out_.events.push_back(event("implausible_iterations")
+                                .add("job", t.job)
+                                .add("nodes", t.nodes.size())
+                                .add("iterations", t.node_iteration_s.size()));
     return;
   }
   for (std::size_t i = 0; i < t.node_iteration_s.size(); ++i) {
@@ -276,33 +309,43 @@ void Manager::keep_lease(double heard_s, std::int64_t now_ns) {
   if (pending_.number) return;
   // What was longer than its own leases has run out.
   if (ledger_ && ledger_->alone(now_ns)) longest_lease_s_ = settings_.budget.lease_s;
-  if (longest_lease_s_ != kept_.lease_s && (kept_.lease_s > 0 || heard_s > 0)) commit(as_of(kept_, now_ns), {}, {}, false, now_ns);
+  if (longest_lease_s_ != kept_.lease_s && (kept_.lease_s > 0 || heard_s > 0))
+    commit(as_of(kept_, now_ns), {}, {}, false, now_ns);
 }
 
 /// Who stands by has no ledger: it counts from when it saw that nobody else could lend.
 void Manager::forget_leases(const ClusterTelemetry& leader, bool other, std::int64_t now_ns) {
   const double lease_s = std::max(settings_.budget.lease_s, std::min(leader.lease_s, most_lease_s));
   std::size_t obey = 0;
-  for (std::size_t k = 0; k < states_.size(); ++k) obey += seems_there(k, now_ns) && states_[k].seen_epoch == leader.epoch;
+  for (std::size_t k = 0; k < states_.size(); ++k)
+    obey += seems_there(k, now_ns) && states_[k].seen_epoch == leader.epoch;
   if (other || !(lease_s < longest_lease_s_) || 2 * obey <= states_.size()) shorter_since_ns_ = 0;
   else if (!shorter_since_ns_) shorter_since_ns_ = now_ns;
-  else if (now_ns - shorter_since_ns_ > ns(2 * longest_lease_s_ * (1 + settings_.budget.clock_error))) longest_lease_s_ = lease_s;
+  else if (now_ns - shorter_since_ns_ > ns(2 * longest_lease_s_ * (1 + settings_.budget.clock_error)))
+    longest_lease_s_ = lease_s;
 }
 
-/// The budget of who leads, so that it outlives that one; and its leases, so that they are counted on when they outlive it.
+/// The budget of who leads, so that it outlives that one; and its leases, so that they are counted on when they outlive
+/// it.
 void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
   if (pending_.number) return;
-  const bool is_shed = std::isfinite(t.restored_w) && t.restored_w > 0 && std::isfinite(t.shed_left_s) && t.shed_left_s > 0;
+  const bool is_shed =
+      std::isfinite(t.restored_w) && t.restored_w > 0 && std::isfinite(t.shed_left_s) && t.shed_left_s > 0;
   const double base = is_shed ? t.restored_w : t.budget_w;
   const bool newer = t.budget_version > kept_.budget_version && t.budget_version < UINT64_MAX / 2;
   // Two that were configured otherwise and never changed since: the lower one holds for both.
   const bool lower = t.budget_version == kept_.budget_version && t.budget_w < budget_w() - 1e-6;
-  if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version)) return keep_lease(t.lease_s, now_ns);
+  if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version))
+    return keep_lease(t.lease_s, now_ns);
   double safe = 0;
   for (const auto& node : settings_.nodes) safe += node.member.safe_w;
   if (!(std::isfinite(t.budget_w) && t.budget_w >= safe && base >= t.budget_w && base <= most_power_w)) {
     if (!counts_.implausible++)
-      out_.events.push_back(event("implausible_budget").add("manager", t.manager).add("budget_w", t.budget_w).add("safe_w", safe).add("hint", "managers of one cluster have one configuration"));
+      out_.events.push_back(event("implausible_budget")
+                                .add("manager", t.manager)
+                                .add("budget_w", t.budget_w)
+                                .add("safe_w", safe)
+                                .add("hint", "managers of one cluster have one configuration"));
     return keep_lease(t.lease_s, now_ns);
   }
   Kept next = kept_;
@@ -340,8 +383,13 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
   const Pending done = std::move(pending_);
   pending_ = {};
   const bool fine = static_cast<bool>(result);
-  if (!fine) out_.events.push_back(event("not_kept").add("code", result.error().code).add("what", result.error().what).add("hint", result.error().hint));
-  // What was heard of another's budget holds also where the disk does not; who asks whether it is there is told that it is not.
+  if (!fine)
+    out_.events.push_back(event("not_kept")
+                              .add("code", result.error().code)
+                              .add("what", result.error().what)
+                              .add("hint", result.error().hint));
+  // What was heard of another's budget holds also where the disk does not; who asks whether it is there is told that it
+  // is not.
   if (fine || (!done.takes_over && !done.order)) {
     kept_ = done.kept;
     if (fine) on_disk_version_ = kept_.budget_version;
@@ -364,7 +412,10 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
   order.kept_ns = now_ns;
   order.step = Step::replicates;
   order.until_ns = now_ns + ns(replicate_s);
-  out_.events.push_back(event("budget").add("budget_w", budget_w()).add("version", kept_.budget_version).add("by", name_of(order.command.order)));
+  out_.events.push_back(event("budget")
+                            .add("budget_w", budget_w())
+                            .add("version", kept_.budget_version)
+                            .add("by", name_of(order.command.order)));
   out_.telemetry.push_back(telemetry(now_ns));
   out_.replicate.push_back(order.version);
   next_period_ns_ = now_ns;  // shared anew at once
@@ -377,7 +428,10 @@ void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of
   if (orders_.empty()) return;
   Order& order = orders_.front();
   if (order.step != Step::replicates || order.version != version) return;
-  if (have < of) order.message = std::to_string(have) + " of " + std::to_string(of) + " standbys said that they have it: if this manager is lost now, another may lead with the former budget";
+  if (have < of)
+    order.message =
+        std::to_string(have) + " of " + std::to_string(of) +
+        " standbys said that they have it: if this manager is lost now, another may lead with the former budget";
   Order next = std::move(order);
   orders_.pop_front();
   goes_on(std::move(next), now_ns);
@@ -396,14 +450,18 @@ void Manager::take_over(std::int64_t now_ns) {
 void Manager::begin_to_lead(std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   Ledger::Settings s;
-  s.budget_w = budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error, s.without_quorum = b.without_quorum;
+  s.budget_w = budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error,
+  s.without_quorum = b.without_quorum;
   s.others_lease_s = longest_lease_s_;
   std::vector<Member> members;
   for (const auto& node : settings_.nodes) members.push_back(node.member);
   const Fence fence{kept_.epoch, fence_name(settings_.name, settings_.instance)};
   auto ledger = Ledger::open(s, std::move(members), fence);
   if (!ledger) {
-    out_.events.push_back(event("cannot_lead").add("code", ledger.error().code).add("what", ledger.error().what).add("hint", ledger.error().hint));
+    out_.events.push_back(event("cannot_lead")
+                              .add("code", ledger.error().code)
+                              .add("what", ledger.error().what)
+                              .add("hint", ledger.error().hint));
     return wait_for_leader(now_ns);
   }
   fence_ = fence;
@@ -415,9 +473,17 @@ void Manager::begin_to_lead(std::int64_t now_ns) {
   for (auto& st : states_) st.asked_ns = -1, st.unanswered = 0, st.logged_w = unknown, st.look = false;
   next_period_ns_ = now_ns;
   over_ = soft_ = false;
-  out_.events.push_back(event("leading").add("manager", settings_.name).add("epoch", fence_.epoch).add("budget_w", budget_w()).add("version", kept_.budget_version).add("after", leader_));
+  out_.events.push_back(event("leading")
+                            .add("manager", settings_.name)
+                            .add("epoch", fence_.epoch)
+                            .add("budget_w", budget_w())
+                            .add("version", kept_.budget_version)
+                            .add("after", leader_));
   Line l = line("takeover");
-  l.json.add("after", leader_).add("budget_w", budget_w()).add("budget_version", kept_.budget_version).add("policy", policy_->name());
+  l.json.add("after", leader_)
+      .add("budget_w", budget_w())
+      .add("budget_version", kept_.budget_version)
+      .add("policy", policy_->name());
   l.sync = true;
   out_.audit.push_back(std::move(l));
 }
@@ -426,7 +492,8 @@ void Manager::step_back(const std::string& why, std::int64_t now_ns) {
   ClusterTelemetry last = telemetry(now_ns);
   last.state = "stepping-back";
   out_.telemetry.push_back(std::move(last));
-  out_.events.push_back(event("stepped_back").add("manager", settings_.name).add("epoch", fence_.epoch).add("why", why));
+  out_.events.push_back(
+      event("stepped_back").add("manager", settings_.name).add("epoch", fence_.epoch).add("why", why));
   Line l = line("stepped_back");
   l.json.add("why", why);
   l.sync = true;
@@ -444,10 +511,18 @@ void Manager::step_back(const std::string& why, std::int64_t now_ns) {
 
 void Manager::refuse_all(std::uint32_t why, const std::string& message, std::int64_t now_ns) {
   for (auto& order : orders_)
-    finish(order, why, order.step == Step::replicates ? message + "; what was ordered is on its disk, and would hold if it led again: give the order to who leads now" : message, unknown, now_ns);
+    finish(
+        order, why,
+        order.step == Step::replicates
+            ? message +
+                  "; what was ordered is on its disk, and would hold if it led again: give the order to who leads now"
+            : message,
+        unknown, now_ns);
   orders_.clear();
   for (auto& order : complying_)
-    if (!order.answered) finish(order, code(bus::ReplyCode::ok), "this manager leads no more: whether the nodes hold to it is not known here", unknown, now_ns);
+    if (!order.answered)
+      finish(order, code(bus::ReplyCode::ok),
+             "this manager leads no more: whether the nodes hold to it is not known here", unknown, now_ns);
   complying_.clear();
 }
 
@@ -458,7 +533,8 @@ void Manager::close(std::int64_t now_ns) {
 
 // ---- orders
 
-void Manager::order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns, std::int64_t now_ns) {
+void Manager::order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns,
+                    std::int64_t now_ns) {
   ++counts_.orders;
   Order made;
   made.number = number, made.command = command, made.who = who, made.begun_ns = now_ns, made.deadline_ns = deadline_ns;
@@ -476,7 +552,9 @@ void Manager::run_orders(std::int64_t now_ns) {
     Order& front = orders_.front();
     if (front.step == Step::replicates) {
       if (now_ns < front.until_ns) return;
-      front.message = "no standby said in time that it has it: if this manager is lost now, another may lead with the former budget";
+      front.message =
+          "no standby said in time that it has it: if this manager is lost now, another may lead with the former "
+          "budget";
       Order next = std::move(front);
       orders_.pop_front();
       goes_on(std::move(next), now_ns);
@@ -492,10 +570,15 @@ void Manager::run_orders(std::int64_t now_ns) {
 void Manager::begin(Order& order, std::int64_t now_ns) {
   const SystemCommand& c = order.command;
   const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
-  if (order.deadline_ns && now_ns >= order.deadline_ns) return refuse(bus::ReplyCode::expired, "its turn came after the call's deadline");
-  if (state_ == State::observing) return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it sets nothing");
+  if (order.deadline_ns && now_ns >= order.deadline_ns)
+    return refuse(bus::ReplyCode::expired, "its turn came after the call's deadline");
+  if (state_ == State::observing)
+    return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it sets nothing");
   if (state_ != State::leading)
-    return refuse(PowerCode::not_active, settings_.name + " stands by" + (leader_.empty() ? "; nobody is known to lead" : "; " + leader_ + " leads") + ": ask the target \"active\"");
+    return refuse(PowerCode::not_active,
+                  settings_.name + " stands by" +
+                      (leader_.empty() ? "; nobody is known to lead" : "; " + leader_ + " leads") +
+                      ": ask the target \"active\"");
   if (c.order == SystemOrder::SET_JOB) return set_job(order, now_ns);
   if (c.order == SystemOrder::END_JOB) {
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -517,25 +600,39 @@ void Manager::begin(Order& order, std::int64_t now_ns) {
   Kept next = as_of(kept_, now_ns);
   if (c.order == SystemOrder::SET_POWER) {
     order.to_w = c.budget_w;
-    if (!(c.budget_w > 0 && c.budget_w <= most_power_w)) return refuse(PowerCode::out_of_range, "the budget is " + format_power(c.budget_w) + "; allowed: " + format_power(safe) + " to " + format_power(most_power_w));
+    if (!(c.budget_w > 0 && c.budget_w <= most_power_w))
+      return refuse(PowerCode::out_of_range, "the budget is " + format_power(c.budget_w) + "; allowed: " +
+                                                 format_power(safe) + " to " + format_power(most_power_w));
     next.budget_w = c.budget_w, next.shed_w = unknown, next.shed_left_s = 0;
   } else {
-    if (!(c.share > 0 && c.share < 1)) return refuse(PowerCode::out_of_range, "the share to shed is " + std::to_string(c.share) + "; allowed: above 0, below 1");
-    if (!(c.for_s > 0 && c.for_s <= most_shed_s)) return refuse(PowerCode::out_of_range, "it is to be shed for " + format_duration(c.for_s) + "; allowed: above 0, up to " + format_duration(most_shed_s));
+    if (!(c.share > 0 && c.share < 1))
+      return refuse(PowerCode::out_of_range,
+                    "the share to shed is " + std::to_string(c.share) + "; allowed: above 0, below 1");
+    if (!(c.for_s > 0 && c.for_s <= most_shed_s))
+      return refuse(PowerCode::out_of_range, "it is to be shed for " + format_duration(c.for_s) +
+                                                 "; allowed: above 0, up to " + format_duration(most_shed_s));
     order.to_w = kept_.budget_w * (1 - c.share);
     next.shed_w = order.to_w, next.shed_left_s = c.for_s;
   }
   if (order.to_w < safe)
-    return refuse(PowerCode::budget_too_small, "a budget of " + format_power(order.to_w) + " is below " + format_power(safe) + ", the sum of the safe caps of " + std::to_string(settings_.nodes.size()) +
+    return refuse(PowerCode::budget_too_small, "a budget of " + format_power(order.to_w) + " is below " +
+                                                   format_power(safe) + ", the sum of the safe caps of " +
+                                                   std::to_string(settings_.nodes.size()) +
                                                    " nodes: it would not hold when nobody manages it");
   if (!ledger_->quorum(now_ns))
     return refuse(PowerCode::not_active, "no more than half of the nodes obey " + settings_.name +
-                                             ": whether it leads is not sure, and they are at their safe caps or go there; ask again, or see [budget] without_quorum");
+                                             ": whether it leads is not sure, and they are at their safe caps or go "
+                                             "there; ask again, or see [budget] without_quorum");
   const bool raises = order.to_w > budget_w();
-  if (raises && !audit_works_) return refuse(bus::ReplyCode::failed, "the budget is not raised while the audit log cannot be written: " + audit_trouble_);
+  if (raises && !audit_works_)
+    return refuse(bus::ReplyCode::failed,
+                  "the budget is not raised while the audit log cannot be written: " + audit_trouble_);
   next.budget_version = next_version();
   Line log = line(name_of(c.order));
-  log.json.raw("who", who_text(order.who, c.user)).add("from_w", budget_w()).add("to_w", order.to_w).add("budget_version", next.budget_version);
+  log.json.raw("who", who_text(order.who, c.user))
+      .add("from_w", budget_w())
+      .add("to_w", order.to_w)
+      .add("budget_version", next.budget_version);
   if (c.order == SystemOrder::SHED) log.json.add("share", c.share).add("for_s", c.for_s);
   log.json.add("reason", c.reason).add("result", "ok");
   log.sync = true;
@@ -550,24 +647,34 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
   const SystemCommand& c = order.command;
   const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
   if (c.job.empty()) return refuse(bus::ReplyCode::bad_request, "the job has no name");
-  if (!(c.for_s > 0 && c.for_s <= most_shed_s)) return refuse(PowerCode::out_of_range, "the job is to count for " + format_duration(c.for_s) + "; allowed: above 0, up to " + format_duration(most_shed_s));
+  if (!(c.for_s > 0 && c.for_s <= most_shed_s))
+    return refuse(PowerCode::out_of_range, "the job is to count for " + format_duration(c.for_s) +
+                                               "; allowed: above 0, up to " + format_duration(most_shed_s));
   const double weight = c.weight == 0 ? 1 : c.weight;
-  if (!(weight > 0 && weight <= 1e6)) return refuse(PowerCode::out_of_range, "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
-  if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w) return refuse(PowerCode::out_of_range, "guaranteed are " + format_power(c.guaranteed_w) + "; allowed: from 0 W, or NaN for nothing");
-  if (c.demand_w < 0 || c.demand_w > most_power_w) return refuse(PowerCode::out_of_range, "its demand is " + format_power(c.demand_w) + "; allowed: from 0 W, or NaN for not known");
+  if (!(weight > 0 && weight <= 1e6))
+    return refuse(PowerCode::out_of_range,
+                  "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
+  if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w)
+    return refuse(PowerCode::out_of_range,
+                  "guaranteed are " + format_power(c.guaranteed_w) + "; allowed: from 0 W, or NaN for nothing");
+  if (c.demand_w < 0 || c.demand_w > most_power_w)
+    return refuse(PowerCode::out_of_range,
+                  "its demand is " + format_power(c.demand_w) + "; allowed: from 0 W, or NaN for not known");
   std::vector<std::size_t> nodes;
   std::vector<std::string> names;
   for (const auto& node : settings_.nodes) names.push_back(node.member.name);
   for (const auto& name : c.nodes) {
     const auto at = index_.find(name);
-    if (at == index_.end()) return refuse(bus::ReplyCode::not_found, "no node is called '" + name + "'" + nearest(name, names));
+    if (at == index_.end())
+      return refuse(bus::ReplyCode::not_found, "no node is called '" + name + "'" + nearest(name, names));
     nodes.push_back(at->second);
   }
   std::size_t job = jobs_.size();
   for (std::size_t j = 0; j < jobs_.size(); ++j)
     if (jobs_[j].ends_ns && jobs_[j].name == c.job) job = j;
   const bool is_new = job == jobs_.size();
-  if (is_new && nodes.empty()) return refuse(bus::ReplyCode::bad_request, "the job '" + c.job + "' is not known yet, and no nodes are named");
+  if (is_new && nodes.empty())
+    return refuse(bus::ReplyCode::bad_request, "the job '" + c.job + "' is not known yet, and no nodes are named");
   if (is_new) {
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!jobs_[j].ends_ns) job = j;
@@ -576,7 +683,12 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
       if (st.iteration_job == job + 1) st.iteration_ns = -1;  // of another one that had this place
   }
   Job& to = jobs_[job];
-  to = {c.job, c.user, std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w, c.demand_w > 0 ? c.demand_w : unknown, weight, now_ns + ns(c.for_s)};
+  to = {c.job,
+        c.user,
+        std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w,
+        c.demand_w > 0 ? c.demand_w : unknown,
+        weight,
+        now_ns + ns(c.for_s)};
   if (!nodes.empty()) {
     for (auto& st : states_)
       if (st.job == job + 1) st.job = 0;
@@ -590,7 +702,14 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
   }
   if (is_new || !nodes.empty()) {
     Line l = line("SET_JOB");
-    l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("nodes", c.nodes).add("guaranteed_w", c.guaranteed_w).add("demand_w", c.demand_w).add("weight", weight).add("for_s", c.for_s).add("result", "ok");
+    l.json.raw("who", who_text(order.who, c.user))
+        .add("job", c.job)
+        .add("nodes", c.nodes)
+        .add("guaranteed_w", c.guaranteed_w)
+        .add("demand_w", c.demand_w)
+        .add("weight", weight)
+        .add("for_s", c.for_s)
+        .add("result", "ok");
     l.sync = true;
     out_.audit.push_back(std::move(l));
   }
@@ -607,7 +726,8 @@ void Manager::end_job(std::size_t job, const char* why) {
   jobs_[job].ends_ns = 0;
 }
 
-void Manager::finish(Order& order, std::uint32_t reply, const std::string& message, double comply_s, std::int64_t now_ns) {
+void Manager::finish(Order& order, std::uint32_t reply, const std::string& message, double comply_s,
+                     std::int64_t now_ns) {
   if (order.answered) return;
   order.answered = true;
   Done done;
@@ -635,7 +755,8 @@ void Manager::goes_on(Order order, std::int64_t now_ns) {
   if (order.deadline_ns) order.until_ns = std::min(order.until_ns, order.deadline_ns - ns(answer_before_s));
   std::erase_if(complying_, [&](Order& o) {
     // Of two budgets the later one is what nodes come to.
-    if (!o.answered) finish(o, code(bus::ReplyCode::ok), "another order came before the nodes held to it", unknown, now_ns);
+    if (!o.answered)
+      finish(o, code(bus::ReplyCode::ok), "another order came before the nodes held to it", unknown, now_ns);
     return true;
   });
   complying_.push_back(std::move(order));
@@ -644,8 +765,10 @@ void Manager::goes_on(Order order, std::int64_t now_ns) {
 
 void Manager::comply(std::int64_t now_ns) {
   std::erase_if(complying_, [&](Order& order) {
-    // Who was replaced and does not know it yet would say so of an order that its successor never heard of: more than half of the nodes are asked after it was kept.
-    const bool complied = ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6 && ledger_->quorum_since(order.kept_ns);
+    // Who was replaced and does not know it yet would say so of an order that its successor never heard of: more than
+    // half of the nodes are asked after it was kept.
+    const bool complied =
+        ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6 && ledger_->quorum_since(order.kept_ns);
     const double after_s = seconds(now_ns - order.begun_ns);
     if (complied) {
       finish(order, code(bus::ReplyCode::ok), order.message, after_s, now_ns);
@@ -673,7 +796,8 @@ void Manager::shed_over(std::int64_t now_ns) {
 
 // ---- what is shared
 
-/// All nodes, in their order, for policies remember. Those that nothing can be lent now are held at what they may be at.
+/// All nodes, in their order, for policies remember. Those that nothing can be lent now are held at what they may be
+/// at.
 std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   std::vector<NodeView> out(states_.size());
@@ -683,8 +807,10 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     const NodeState& st = states_[k];
     const Member& member = settings_.nodes[k].member;
     NodeView& v = out[k];
-    v.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w, v.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w;
-    const bool fresh = st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
+    v.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w,
+    v.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w;
+    const bool fresh =
+        st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
     if (fresh) v.power_w = st.power_w, v.power_cap_w = st.power_cap_w, drawn += st.power_w;
     v.cap_w = ledger_ ? ledger_->confirmed_w(k, now_ns) : st.cap_w;
     if (st.job) {
@@ -693,13 +819,17 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
       v.guaranteed_w = std::clamp(job.guaranteed_w, v.min_w, v.max_w);
       v.demand_w = job.demand_w;
       v.weight = job.weight;
-      if (st.iteration_ns >= 0 && st.iteration_job == st.job && now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0))) v.iteration_s = st.iteration_s;
+      if (st.iteration_ns >= 0 && st.iteration_job == st.job &&
+          now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0)))
+        v.iteration_s = st.iteration_s;
     }
     bool lendable = seems_there(k, now_ns) && !st.disobeys;
     double held = member.safe_w;
     if (ledger_) {
-      lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) && now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
-      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked to go below their safe caps for it.
+      lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) &&
+                 now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
+      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked
+      // to go below their safe caps for it.
       if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
     } else if (st.disobeys) {
       held = std::fmax(member.max_w, st.power_w);
@@ -710,7 +840,9 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
   // From soft_w on, who does not need its cap is asked to stay at what it draws.
   if (std::isfinite(b.soft_w)) {
     const bool soft = drawn >= b.soft_w * (soft_ ? 1 - soft_margin : 1);
-    if (soft != soft_) out_.events.push_back(event(soft ? "soft_limit" : "soft_limit_over").add("power_w", drawn).add("soft_w", b.soft_w));
+    if (soft != soft_)
+      out_.events.push_back(
+          event(soft ? "soft_limit" : "soft_limit_over").add("power_w", drawn).add("soft_w", b.soft_w));
     soft_ = soft;
     for (std::size_t k = 0; soft && k < states_.size(); ++k) {
       NodeView& v = out[k];
@@ -728,7 +860,8 @@ void Manager::decide(std::int64_t now_ns) {
   std::vector<bool> fixed;
   const auto nodes = views(budget, fixed, now_ns);
   for (const auto& v : nodes) least += v.min_w;
-  std::vector<double> caps(nodes.size(), unknown), held(nodes.size()), low(nodes.size()), high(nodes.size()), weight(nodes.size());
+  std::vector<double> caps(nodes.size(), unknown), held(nodes.size()), low(nodes.size()), high(nodes.size()),
+      weight(nodes.size());
   const bool over = budget < least;
   if (over) {
     // Nodes that draw what they like have taken the rest: all others go to their least.
@@ -737,7 +870,8 @@ void Manager::decide(std::int64_t now_ns) {
     caps = std::move(shares->caps_w);
     counts_.corrected += shares->corrected;
   }
-  if (over != over_) out_.events.push_back(event(over ? "over_budget" : "within_budget").add("budget_w", budget).add("least_w", least));
+  if (over != over_)
+    out_.events.push_back(event(over ? "over_budget" : "within_budget").add("budget_w", budget).add("least_w", least));
   over_ = over;
   for (std::size_t k = 0; k < nodes.size(); ++k) {
     held[k] = low[k] = high[k] = nodes[k].min_w;
@@ -757,12 +891,15 @@ void Manager::decide(std::int64_t now_ns) {
   std::vector<double> changed;
   std::vector<std::string> names;
   const auto tell = [&] {
-    if (!names.empty()) out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
+    if (!names.empty())
+      out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
     names.clear(), changed.clear();
   };
   for (std::size_t k = 0; k < caps_.size(); ++k) {
     NodeState& st = states_[k];
-    if (std::isnan(caps_[k]) || std::abs(caps_[k] - st.logged_w) < std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) continue;
+    if (std::isnan(caps_[k]) ||
+        std::abs(caps_[k] - st.logged_w) < std::max(1.0, 0.02 * settings_.nodes[k].member.max_w))
+      continue;
     st.logged_w = caps_[k];
     names.push_back(settings_.nodes[k].member.name), changed.push_back(caps_[k]);
     Line l = line("would_set");
@@ -778,9 +915,13 @@ void Manager::lend(std::int64_t now_ns) {
   counts_.grants += due.size();
   for (auto& [k, grant] : due) {
     NodeState& st = states_[k];
-    if (std::isnan(st.logged_w) || std::abs(grant.cap_w - st.logged_w) >= std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) {
+    if (std::isnan(st.logged_w) ||
+        std::abs(grant.cap_w - st.logged_w) >= std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) {
       Line l = line("cap");
-      l.json.add("node", settings_.nodes[k].member.name).add("from_w", st.logged_w).add("to_w", grant.cap_w).add("sequence", grant.sequence);
+      l.json.add("node", settings_.nodes[k].member.name)
+          .add("from_w", st.logged_w)
+          .add("to_w", grant.cap_w)
+          .add("sequence", grant.sequence);
       out_.audit.push_back(std::move(l));
       st.logged_w = grant.cap_w;
     }
@@ -822,7 +963,9 @@ void Manager::tick(std::int64_t now_ns) {
     return;
   }
   if (ledger_ && ledger_->higher() > ledger_->fence()) {
-    step_back("node managers obey " + ledger_->higher().manager + " under epoch " + std::to_string(ledger_->higher().epoch), now_ns);
+    step_back(
+        "node managers obey " + ledger_->higher().manager + " under epoch " + std::to_string(ledger_->higher().epoch),
+        now_ns);
     next_ns_ = now_ns;
     return;
   }
@@ -832,7 +975,8 @@ void Manager::tick(std::int64_t now_ns) {
   if (now_ns >= next_period_ns_) {
     for (std::size_t k = 0; k < states_.size(); ++k) {
       const bool there = seems_there(k, now_ns);
-      if (there != states_[k].there) out_.events.push_back(event(there ? "node_heard" : "node_lost").add("node", settings_.nodes[k].member.name));
+      if (there != states_[k].there)
+        out_.events.push_back(event(there ? "node_heard" : "node_lost").add("node", settings_.nodes[k].member.name));
       states_[k].there = there;
     }
     decide(now_ns);
@@ -888,9 +1032,14 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
 
 std::string Manager::trouble_of(std::size_t node) const {
   const NodeState& st = states_[node];
-  if (st.disobeys) return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) + ", and is counted at its most";
+  if (st.disobeys)
+    return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) +
+           ", and is counted at its most";
   if (!st.trouble.empty()) return st.trouble;
-  if (ledger_ && ledger_->stuck(node)) return std::isfinite(st.cap_w) ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than it was lent" : "power.stuck: its hardware cannot tell its cap, and is counted at its most";
+  if (ledger_ && ledger_->stuck(node))
+    return std::isfinite(st.cap_w)
+               ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than it was lent"
+               : "power.stuck: its hardware cannot tell its cap, and is counted at its most";
   if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns)) return "power.lost: it is not heard";
   return st.refusal;
 }
@@ -902,7 +1051,8 @@ bus::AnswerOf<SystemAnswer> Manager::answer(const SystemQuery& query, std::int64
   if (query.ask == SystemAsk::GET_INFO) {
     out.body.services = {"GET_INFO", "GET_POWER"};
     if (state_ == State::leading)
-      for (const auto order : {SystemOrder::SET_POWER, SystemOrder::SHED, SystemOrder::SET_JOB, SystemOrder::END_JOB}) out.body.services.emplace_back(name_of(order));
+      for (const auto order : {SystemOrder::SET_POWER, SystemOrder::SHED, SystemOrder::SET_JOB, SystemOrder::END_JOB})
+        out.body.services.emplace_back(name_of(order));
     return out;
   }
   for (std::size_t k = 0; k < states_.size(); ++k) {
@@ -915,7 +1065,8 @@ bus::AnswerOf<SystemAnswer> Manager::answer(const SystemQuery& query, std::int64
     s.cap_w = st.cap_w;
     if (ledger_ && (ledger_->known(k) || ledger_->settled(now_ns))) s.committed_w = ledger_->committed_w(k, now_ns);
     s.wanted_w = st.wanted_w;
-    s.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w, s.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w, s.safe_w = member.safe_w;
+    s.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w,
+    s.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w, s.safe_w = member.safe_w;
     if (st.heard_ns >= 0) s.age_s = seconds(now_ns - st.heard_ns);
     if (st.job) s.job = jobs_[st.job - 1].name;
     s.trouble = trouble_of(k).substr(0, 256);

@@ -1,12 +1,14 @@
 #pragma once
-/// The system manager: holds the cluster's budget, or stands by for who does. Pure: time and what arrived are arguments, what is to be sent,
-/// kept and told is taken out with take(). system_run.cpp gives it a bus, a disk and a clock; the tests give it a world.
+/// The system manager: holds the cluster's budget, or stands by for who does. Pure: time and what arrived are
+/// arguments, what is to be sent, kept and told is taken out with take(). system_run.cpp gives it a bus, a disk and a
+/// clock; the tests give it a world.
 ///
-/// It *follows* until nobody told of a budget for `takeover_s`, then takes the next epoch, has it kept, fences the nodes and *leads*; it follows again
-/// when it hears of a higher fence. All safety is the ledger's (ledger.hpp) and the racks' (racks.hpp): what is here decides what they are asked for.
+/// It *follows* until nobody told of a budget for `takeover_s`, then takes the next epoch, has it kept, fences the
+/// nodes and *leads*; it follows again when it hears of a higher fence. All safety is the ledger's (ledger.hpp) and the
+/// racks' (racks.hpp): what is here decides what they are asked for.
 ///
-/// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what others get is the less.
-/// Owner-thread.
+/// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what
+/// others get is the less. Owner-thread.
 
 #include <deque>
 #include <memory>
@@ -30,7 +32,8 @@ class Manager {
  public:
   struct Settings {
     std::string cluster, name;
-    std::uint64_t instance = 0;       ///< random at each start: two managers that were given one name have different fences all the same
+    std::uint64_t instance =
+        0;  ///< random at each start: two managers that were given one name have different fences all the same
     BudgetConfig budget;
     std::vector<NodeConfig> nodes;
     std::map<std::string, RackConfig> racks;
@@ -42,14 +45,15 @@ class Manager {
   enum class State : std::uint8_t { following, leading, observing };
 
   struct Caller {
-    std::string client, name, host;   ///< of its participant; empty: not known
+    std::string client, name, host;  ///< of its participant; empty: not known
     std::int64_t pid = -1;
   };
   /// FENCE_NODE, or GET_POWER_NODE of one that obeys already or that is only looked at.
   struct Ask {
     std::size_t node = 0;
     bool fence = false;
-    bool missing = false;             ///< it has not answered for long: to be asked beside the others, that it does not take their place
+    bool missing =
+        false;  ///< it has not answered for long: to be asked beside the others, that it does not take their place
   };
   struct Line {
     JsonLine json;
@@ -60,7 +64,7 @@ class Manager {
     std::uint64_t number = 0;
     Kept kept;
     std::optional<Line> log;
-    bool must_log = false;            ///< where `log` cannot be written, nothing is kept and it has failed
+    bool must_log = false;  ///< where `log` cannot be written, nothing is kept and it has failed
   };
   struct Done {
     std::uint64_t order = 0;
@@ -71,21 +75,26 @@ class Manager {
     std::vector<Ask> asks;
     std::vector<std::pair<std::size_t, Grant>> grants;
     std::vector<ClusterTelemetry> telemetry;
-    std::vector<std::uint64_t> replicate;   ///< budget versions that standbys are to be asked for, then told to replicated()
+    std::vector<std::uint64_t>
+        replicate;  ///< budget versions that standbys are to be asked for, then told to replicated()
     std::vector<Done> done;
     std::vector<JsonLine> events;
     std::vector<Line> audit;
     bool empty() const;
   };
   struct Counts {
-    std::uint64_t takeovers = 0, stepped_back = 0, grants = 0, refused = 0, orders = 0, orders_refused = 0, corrected = 0, unknown_nodes = 0, implausible = 0;
+    std::uint64_t takeovers = 0, stepped_back = 0, grants = 0, refused = 0, orders = 0, orders_refused = 0,
+                  corrected = 0, unknown_nodes = 0, implausible = 0;
   };
 
-  /// `kept`: of its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value (takeover_s within two periods).
-  static Result<std::unique_ptr<Manager>> open(const Settings& settings, const std::optional<Kept>& kept, std::int64_t now_ns);
+  /// `kept`: of its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value
+  /// (takeover_s within two periods).
+  static Result<std::unique_ptr<Manager>> open(const Settings& settings, const std::optional<Kept>& kept,
+                                               std::int64_t now_ns);
 
   /// What arrived. `asked_ns`: when the question was sent; 0: telemetry. `power_w` NaN: it was not told.
-  void node_said(const std::string& node, const Report& report, double power_w, double period_s, const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns);
+  void node_said(const std::string& node, const Report& report, double power_w, double period_s,
+                 const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns);
   /// What an answer said its hardware can be set to, W; NaN: not told.
   void node_ranges(const std::string& node, double least_w, double most_w);
   /// A node's answer with another code than ok.
@@ -94,7 +103,8 @@ class Manager {
   /// How long nodes took for their part of an iteration: of jobs that SET_JOB has named, and of nodes that these have.
   void job_said(const JobTelemetry& telemetry, std::int64_t now_ns);
   /// Ends in a Done of that number; not before kept() and replicated().
-  void order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns, std::int64_t now_ns);
+  void order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns,
+             std::int64_t now_ns);
   void kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns);
   /// How many standbys have a version on their disks, of how many there are.
   void replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns);
@@ -126,22 +136,24 @@ class Manager {
  private:
   struct NodeState {
     std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1, refused_ns = -1;
-    double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
-    double least_w = unknown, most_w = unknown;   ///< what its hardware can be set to, within its configuration
-    double power_cap_w = unknown, iteration_s = unknown;   ///< the lowest cap while it drew power_w; of its part of its job
+    double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown,
+           logged_w = unknown;
+    double least_w = unknown, most_w = unknown;  ///< what its hardware can be set to, within its configuration
+    double power_cap_w = unknown,
+           iteration_s = unknown;  ///< the lowest cap while it drew power_w; of its part of its job
     std::int64_t iteration_ns = -1;
-    std::uint64_t seen_epoch = 0;     ///< that it obeys
-    std::size_t iteration_job = 0;    ///< whose it is, as `job`
+    std::uint64_t seen_epoch = 0;   ///< that it obeys
+    std::size_t iteration_job = 0;  ///< whose it is, as `job`
     bool leased = false, disobeys = false, look = false, there = false;
-    unsigned unanswered = 0;          ///< questions since it was heard
+    unsigned unanswered = 0;  ///< questions since it was heard
     Obedience obedience;
     std::string trouble, refusal;
-    std::size_t job = 0;              ///< in jobs_, + 1; 0: none
+    std::size_t job = 0;  ///< in jobs_, + 1; 0: none
   };
   struct Job {
     std::string name, user;
     double guaranteed_w = 0, demand_w = unknown, weight = 1;
-    std::int64_t ends_ns = 0;         ///< 0: there is none
+    std::int64_t ends_ns = 0;  ///< 0: there is none
   };
   enum class Step : std::uint8_t { waits, commits, replicates, complies };
   struct Order {
@@ -149,7 +161,7 @@ class Manager {
     SystemCommand command;
     Caller who;
     std::int64_t begun_ns = 0, deadline_ns = 0, until_ns = 0;
-    std::int64_t kept_ns = 0;         ///< since when it is on the disk
+    std::int64_t kept_ns = 0;  ///< since when it is on the disk
     Step step = Step::waits;
     double from_w = 0, to_w = 0;
     std::uint64_t version = 0;
@@ -157,20 +169,24 @@ class Manager {
     std::string message;
   };
   struct Pending {
-    std::uint64_t number = 0;         ///< of the commit; 0: none is under way
+    std::uint64_t number = 0;  ///< of the commit; 0: none is under way
     Kept kept;
     bool takes_over = false;
     std::uint64_t order = 0;
   };
 
-  Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept, std::int64_t now_ns);
+  Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept,
+          std::int64_t now_ns);
   bool shed() const { return !std::isnan(kept_.shed_w); }
   void commit(const Kept& kept, Pending pending, std::optional<Line> log, bool must_log, std::int64_t now_ns);
   void take_over(std::int64_t now_ns);
   void begin_to_lead(std::int64_t now_ns);
   void step_back(const std::string& why, std::int64_t now_ns);
   void refuse_all(std::uint32_t code, const std::string& message, std::int64_t now_ns);
-  void wait_for_leader(std::int64_t now_ns) { takeover_ns_ = now_ns + static_cast<std::int64_t>((settings_.takeover_s + settings_.priority * settings_.budget.period_s) * 1e9); }
+  void wait_for_leader(std::int64_t now_ns) {
+    takeover_ns_ = now_ns + static_cast<std::int64_t>(
+                                (settings_.takeover_s + settings_.priority * settings_.budget.period_s) * 1e9);
+  }
   void shed_over(std::int64_t now_ns);
   void run_orders(std::int64_t now_ns);
   void begin(Order& order, std::int64_t now_ns);
@@ -205,20 +221,21 @@ class Manager {
   State state_ = State::following;
   Fence fence_;
   std::unique_ptr<Ledger> ledger_;
-  Kept kept_;                         ///< shed_left_s is not kept up: shed_ends_ns_
-  double longest_lease_s_ = 0;        ///< that may run: own ones, those that were heard of, those of the disk
-  std::int64_t shorter_since_ns_ = 0; ///< since when who leads is obeyed by more than half of the nodes and tells of none so long; 0: it is not so
+  Kept kept_;                   ///< shed_left_s is not kept up: shed_ends_ns_
+  double longest_lease_s_ = 0;  ///< that may run: own ones, those that were heard of, those of the disk
+  std::int64_t shorter_since_ns_ =
+      0;  ///< since when who leads is obeyed by more than half of the nodes and tells of none so long; 0: it is not so
   std::uint64_t on_disk_version_ = 0;
   std::int64_t shed_ends_ns_ = 0;
-  std::uint64_t seen_epoch_ = 0;      ///< the highest that anybody told
-  std::string leader_;                ///< who led last, that was heard
+  std::uint64_t seen_epoch_ = 0;  ///< the highest that anybody told
+  std::string leader_;            ///< who led last, that was heard
   std::uint64_t leader_epoch_ = 0;
   bool leader_near_ = false;
   std::int64_t takeover_ns_ = 0, next_period_ns_ = 0, next_ns_ = 0, decided_ns_ = 0;
   std::vector<NodeState> states_;
-  std::vector<double> caps_;          ///< what is wanted
+  std::vector<double> caps_;  ///< what is wanted
   std::vector<Job> jobs_;
-  std::deque<Order> orders_;          ///< one is worked on at a time; those that wait for the nodes are behind
+  std::deque<Order> orders_;  ///< one is worked on at a time; those that wait for the nodes are behind
   std::vector<Order> complying_;
   Pending pending_;
   std::uint64_t commits_ = 0;
@@ -230,6 +247,7 @@ class Manager {
 };
 
 /// What a scraper gets, as OpenMetrics.
-std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads, std::uint64_t audit_lost, std::uint64_t bus_failed);
+std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads,
+                         std::uint64_t audit_lost, std::uint64_t bus_failed);
 
 }  // namespace sonde::power

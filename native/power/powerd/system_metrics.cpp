@@ -27,7 +27,8 @@ std::string number(double value) {
 
 }  // namespace
 
-std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads, std::uint64_t audit_lost, std::uint64_t bus_failed) {
+std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads,
+                         std::uint64_t audit_lost, std::uint64_t bus_failed) {
   std::string out;
   const ClusterTelemetry& c = answer.cluster;
   const auto family = [&](const char* name, const char* type, const char* unit, const char* help) {
@@ -44,29 +45,37 @@ std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& coun
     out += std::string(name) + "_total " + std::to_string(value) + '\n';
   };
   family("sonde_power_manager", "info", "", "Which system manager this is.");
-  out += "sonde_power_manager_info{cluster=\"" + label(c.cluster) + "\",manager=\"" + label(c.manager) + "\",policy=\"" + label(c.policy) + "\"} 1\n";
+  out += "sonde_power_manager_info{cluster=\"" + label(c.cluster) + "\",manager=\"" + label(c.manager) +
+         "\",policy=\"" + label(c.policy) + "\"} 1\n";
   gauge("sonde_power_leading", "", "1: this manager leads.", leads);
   gauge("sonde_power_epoch", "", "Epoch of who leads, as far as known here.", static_cast<double>(c.epoch));
   gauge("sonde_power_budget_watts", "watts", "What all nodes may draw together.", c.budget_w);
-  gauge("sonde_power_budget_restored_watts", "watts", "What the budget will be when a shed is over; NaN: nothing is shed.", c.restored_w);
+  gauge("sonde_power_budget_restored_watts", "watts",
+        "What the budget will be when a shed is over; NaN: nothing is shed.", c.restored_w);
   gauge("sonde_power_safe_watts", "watts", "What the nodes come to by themselves.", c.safe_w);
-  gauge("sonde_power_committed_watts", "watts", "What the nodes that are known may be at together, at most; NaN: this manager does not lead.", c.committed_w);
-  gauge("sonde_power_unknown_nodes", "", "Nodes whose leases by an earlier manager are not known yet: counted at their safe caps in committed_watts.", c.unknown_nodes);
-  gauge("sonde_power_unknown_watts", "watts", "What these may be at beyond their safe caps, at most; nothing of it is lent.", c.unknown_w);
+  gauge("sonde_power_committed_watts", "watts",
+        "What the nodes that are known may be at together, at most; NaN: this manager does not lead.", c.committed_w);
+  gauge("sonde_power_unknown_nodes", "",
+        "Nodes whose leases by an earlier manager are not known yet: counted at their safe caps in committed_watts.",
+        c.unknown_nodes);
+  gauge("sonde_power_unknown_watts", "watts",
+        "What these may be at beyond their safe caps, at most; nothing of it is lent.", c.unknown_w);
   gauge("sonde_power_drawn_watts", "watts", "Drawn by the nodes that are heard.", c.power_w);
   gauge("sonde_power_nodes", "", "Nodes of the configuration.", c.nodes);
   gauge("sonde_power_nodes_heard", "", "Nodes that are heard.", c.heard);
   gauge("sonde_power_nodes_leased", "", "Nodes that have a lease.", c.leased);
-  const auto each = [&](const char* name, const char* help, double NodeShare::*member) {
+  const auto each = [&](const char* name, const char* help, double NodeShare::* member) {
     family(name, "gauge", "watts", help);
     for (const auto& n : answer.nodes)
-      if (!std::isnan(n.*member)) out += std::string(name) + "{node=\"" + label(n.node) + "\"} " + number(n.*member) + '\n';
+      if (!std::isnan(n.*member))
+        out += std::string(name) + "{node=\"" + label(n.node) + "\"} " + number(n.*member) + '\n';
   };
   each("sonde_power_node_drawn_watts", "Drawn by a node.", &NodeShare::power_w);
   each("sonde_power_node_cap_watts", "What a node's hardware has as its cap.", &NodeShare::cap_w);
   each("sonde_power_node_committed_watts", "What a node may be at, at most.", &NodeShare::committed_w);
   family("sonde_power_node_trouble", "gauge", "", "1: something is wrong with a node.");
-  for (const auto& n : answer.nodes) out += "sonde_power_node_trouble{node=\"" + label(n.node) + "\"} " + (n.trouble.empty() ? "0\n" : "1\n");
+  for (const auto& n : answer.nodes)
+    out += "sonde_power_node_trouble{node=\"" + label(n.node) + "\"} " + (n.trouble.empty() ? "0\n" : "1\n");
   counter("sonde_power_takeovers", "How often this manager began to lead.", counts.takeovers);
   counter("sonde_power_stepped_back", "How often it ended to lead while it ran.", counts.stepped_back);
   counter("sonde_power_grants", "Leases sent to nodes.", counts.grants);
@@ -75,7 +84,8 @@ std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& coun
   counter("sonde_power_orders_refused", "Orders refused.", counts.orders_refused);
   counter("sonde_power_proposals_corrected", "Proposals of the policy that broke a limit.", counts.corrected);
   counter("sonde_power_implausible", "Messages that cannot be true, and were left out.", counts.implausible);
-  counter("sonde_power_unknown_node_messages", "Messages of nodes that are not in the configuration.", counts.unknown_nodes);
+  counter("sonde_power_unknown_node_messages", "Messages of nodes that are not in the configuration.",
+          counts.unknown_nodes);
   counter("sonde_power_audit_lost", "Lines that the audit log did not take.", audit_lost);
   counter("sonde_power_bus_failures", "Messages that the bus did not take, and calls that got no answer.", bus_failed);
   return out + "# EOF\n";

@@ -1,5 +1,5 @@
-// The system manager as a process: its bus, clock, disk, audit log and page. What it does with them is system.hpp's. One thread decides; those of the
-// bus put what arrives into a queue, and wait for what comes of it.
+// The system manager as a process: its bus, clock, disk, audit log and page. What it does with them is system.hpp's.
+// One thread decides; those of the bus put what arrives into a queue, and wait for what comes of it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -30,10 +30,11 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double grant_deadline_s = 1, retry_s = 0.25;   ///< the ledger lends anew what nobody confirmed within 1 s
+constexpr double grant_deadline_s = 1, retry_s = 0.25;  ///< the ledger lends anew what nobody confirmed within 1 s
 constexpr double replicate_s = 1;
-constexpr std::size_t calls_of_client = 64;              ///< of a bus::Client, on their way at once
-constexpr std::size_t clients_of_living = 3;             ///< one more is for nodes that do not answer: 256 of a service can be on their way together
+constexpr std::size_t calls_of_client = 64;  ///< of a bus::Client, on their way at once
+constexpr std::size_t clients_of_living =
+    3;  ///< one more is for nodes that do not answer: 256 of a service can be on their way together
 
 /// Goes on while the machine sleeps, as leases do.
 std::int64_t boot_ns() {
@@ -50,7 +51,8 @@ std::int64_t real_ns() {
 std::uint64_t random_instance() {
   std::uint64_t out = 0;
   const int fd = ::open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || ::read(fd, &out, sizeof out) != sizeof out) out ^= static_cast<std::uint64_t>(real_ns()) * 0x9e3779b97f4a7c15ull ^ static_cast<std::uint64_t>(::getpid());
+  if (fd < 0 || ::read(fd, &out, sizeof out) != sizeof out)
+    out ^= static_cast<std::uint64_t>(real_ns()) * 0x9e3779b97f4a7c15ull ^ static_cast<std::uint64_t>(::getpid());
   if (fd >= 0) ::close(fd);
   return out;
 }
@@ -58,8 +60,10 @@ std::uint64_t random_instance() {
 /// Clients of a service of the nodes, so that those that do not answer never take the places of those that do.
 class Calls {
  public:
-  Result<void> open(const std::shared_ptr<bus::Bus>& bus, const char* service, const bus::ServiceTypes& types, std::size_t nodes) {
-    const std::size_t living = std::clamp<std::size_t>((nodes + calls_of_client - 1) / calls_of_client, 1, clients_of_living);
+  Result<void> open(const std::shared_ptr<bus::Bus>& bus, const char* service, const bus::ServiceTypes& types,
+                    std::size_t nodes) {
+    const std::size_t living =
+        std::clamp<std::size_t>((nodes + calls_of_client - 1) / calls_of_client, 1, clients_of_living);
     for (std::size_t k = 0; k <= living; ++k) {
       auto client = bus::Client::open(bus, service, types);
       if (!client) return client.error();
@@ -69,7 +73,8 @@ class Calls {
   }
   /// Does not wait. Of nodes that are missing so many are asked at once that none waits for its turn.
   template <typename Request>
-  void start(std::size_t node, bool missing, const std::string& target, const Request& request, double deadline_s, std::function<void(Result<bus::Answer>)> done) {
+  void start(std::size_t node, bool missing, const std::string& target, const Request& request, double deadline_s,
+             std::function<void(Result<bus::Answer>)> done) {
     if (missing && missing_->load() >= static_cast<int>(calls_of_client)) return;
     std::vector<std::byte> body;
     if (!bus::encode(request, body)) return;
@@ -91,7 +96,8 @@ class Calls {
 
 class SystemDaemon {
  public:
-  SystemDaemon(const Config& config, const Options& options) : config_(config), options_(options), name_(own_name(options.name, config.system_manager.name)) {}
+  SystemDaemon(const Config& config, const Options& options)
+      : config_(config), options_(options), name_(own_name(options.name, config.system_manager.name)) {}
   ~SystemDaemon() { stop(); }
 
   /// Exit code, 0: it runs.
@@ -145,17 +151,17 @@ class SystemDaemon {
   std::unique_ptr<bus::Server> own_get_, own_set_, active_get_, active_set_;
   std::unique_ptr<service::Http> http_;
   std::thread thread_, replicator_;
-  std::vector<std::future<void>> retiring_;             ///< servers of "active" that are being closed
+  std::vector<std::future<void>> retiring_;  ///< servers of "active" that are being closed
 
   std::mutex mutex_;
   std::deque<Task> inbox_;
-  std::map<std::uint64_t, Waiting> waiting_;      ///< of the thread that decides
+  std::map<std::uint64_t, Waiting> waiting_;  ///< of the thread that decides
   std::uint64_t orders_ = 0;
   std::atomic<bool> ending_ = false, closed_ = false;
 
   std::mutex replicate_mutex_;
   std::condition_variable replicate_wake_;
-  std::uint64_t replicate_version_ = 0;           ///< 0: nothing is asked
+  std::uint64_t replicate_version_ = 0;  ///< 0: nothing is asked
 
   mutable std::mutex page_mutex_;
   SystemAnswer page_;
@@ -171,25 +177,36 @@ std::string SystemDaemon::bearer(Error& error) const {
   if (path.empty()) return {};
   std::ifstream in(path);
   std::string token;
-  if (!std::getline(in, token) || token.empty()) error = {"power.no_file", "the token for scrapers cannot be read from " + path, "write one line into it"};
+  if (!std::getline(in, token) || token.empty())
+    error = {"power.no_file", "the token for scrapers cannot be read from " + path, "write one line into it"};
   return token;
 }
 
 int SystemDaemon::start() {
   if (name_.empty() || name_ == active_manager || name_.size() > 64)
-    return fail({"power.bad_value", "the system manager is called '" + name_ + "'; allowed: 1 to 64 characters, and not \"" + active_manager + "\", which is who leads", "give it another [system-manager] name"}, 2);
+    return fail({"power.bad_value",
+                 "the system manager is called '" + name_ + "'; allowed: 1 to 64 characters, and not \"" +
+                     active_manager + "\", which is who leads",
+                 "give it another [system-manager] name"},
+                2);
   state_path_ = kept_path(config_.system_manager.state, name_);
   auto kept = load_kept(state_path_, real_ns());
   if (!kept) return fail(kept.error(), 3);
   Manager::Settings s;
-  s.cluster = config_.cluster, s.name = name_, s.instance = random_instance(), s.budget = config_.budget, s.nodes = config_.nodes, s.racks = config_.racks;
+  s.cluster = config_.cluster, s.name = name_, s.instance = random_instance(), s.budget = config_.budget,
+  s.nodes = config_.nodes, s.racks = config_.racks;
   s.takeover_s = config_.system_manager.takeover_s, s.priority = config_.system_manager.priority;
   s.observe = options_.observe || config_.budget.observe;
   auto manager = Manager::open(s, *kept, boot_ns());
   if (!manager) return fail(manager.error(), 2);
   manager_ = std::move(*manager);
-  if (kept->has_value() && (*kept)->configured_w == config_.budget.power_limit_w && (*kept)->budget_w != config_.budget.power_limit_w)
-    event(JsonLine().add("event", "budget_of_before").add("budget_w", manager_->budget_w()).add("configured_w", config_.budget.power_limit_w).add("why", "it was set after the configuration was written"));
+  if (kept->has_value() && (*kept)->configured_w == config_.budget.power_limit_w &&
+      (*kept)->budget_w != config_.budget.power_limit_w)
+    event(JsonLine()
+              .add("event", "budget_of_before")
+              .add("budget_w", manager_->budget_w())
+              .add("configured_w", config_.budget.power_limit_w)
+              .add("why", "it was set after the configuration was written"));
   audit_ = std::make_unique<Audit>(config_.system_manager.audit, config_.system_manager.audit_bytes);
   if (!audit_->works()) log_error(audit_->trouble()), manager_->audit_works(false, audit_->trouble().what);
 
@@ -214,8 +231,13 @@ int SystemDaemon::start() {
     waiter_ = std::move(*waiter);
     if (auto ok = waiter_->attach(node_samples_->reader(), 1); !ok) return ok;
     if (auto ok = waiter_->attach(cluster_samples_->reader(), 2); !ok) return ok;
-    if (auto ok = gets_.open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(), config_.nodes.size()); !ok) return ok;
-    if (auto ok = sets_.open(bus_, topic::node_set, bus::service_types<NodeCommand, NodeAnswer>(), config_.nodes.size()); !ok) return ok;
+    if (auto ok = gets_.open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(), config_.nodes.size());
+        !ok)
+      return ok;
+    if (auto ok =
+            sets_.open(bus_, topic::node_set, bus::service_types<NodeCommand, NodeAnswer>(), config_.nodes.size());
+        !ok)
+      return ok;
     auto managers = bus::Client::open(bus_, topic::system_get, bus::service_types<SystemQuery, SystemAnswer>());
     if (!managers) return managers.error();
     managers_ = std::move(*managers);
@@ -234,7 +256,8 @@ int SystemDaemon::start() {
     const auto colon = at.rfind(':');
     unsigned long port = 0;
     if (colon == std::string::npos || !number(std::string_view(at).substr(colon + 1), port) || port > 65535)
-      return fail({"power.bad_value", "[system-manager] metrics is '" + at + "'", "write HOST:PORT, like 127.0.0.1:9441"}, 2);
+      return fail(
+          {"power.bad_value", "[system-manager] metrics is '" + at + "'", "write HOST:PORT, like 127.0.0.1:9441"}, 2);
     service::HttpConfig page{at.substr(0, colon), static_cast<std::uint16_t>(port), bearer(wrong)};
     if (!wrong.code.empty()) return fail(wrong, 2);
     auto http = service::Http::start(page, [this] {
@@ -245,7 +268,12 @@ int SystemDaemon::start() {
     http_ = std::move(*http);
   }
   JsonLine ready;
-  ready.add("event", "ready").add("role", "system-manager").add("manager", name_).add("cluster", config_.cluster).add("pid", ::getpid()).add("nodes", config_.nodes.size());
+  ready.add("event", "ready")
+      .add("role", "system-manager")
+      .add("manager", name_)
+      .add("cluster", config_.cluster)
+      .add("pid", ::getpid())
+      .add("nodes", config_.nodes.size());
   ready.add("budget_w", manager_->budget_w()).add("observe", s.observe).add("implementation", bus_->implementation());
   if (http_) ready.add("metrics_port", http_->port());
   event(ready);
@@ -265,8 +293,8 @@ void SystemDaemon::stop() {
     replicate_wake_.notify_all();
   }
   if (replicator_.joinable()) replicator_.join();
-  closed_ = true;                       // handlers come back by themselves
-  retiring_.clear();                    // waits for them
+  closed_ = true;     // handlers come back by themselves
+  retiring_.clear();  // waits for them
   http_.reset();
   active_get_.reset(), active_set_.reset(), own_get_.reset(), own_set_.reset();
   managers_.reset();
@@ -297,7 +325,8 @@ void SystemDaemon::run() {
       manager_->close(now);
       apply(now);
       serve_active(false);
-      for (auto& [number, waits] : waiting_) waits.promise.set_value(bus::Answer{bus::ReplyCode::closing, "the system manager ends", {}, {}, 1});
+      for (auto& [number, waits] : waiting_)
+        waits.promise.set_value(bus::Answer{bus::ReplyCode::closing, "the system manager ends", {}, {}, 1});
       waiting_.clear();
       return;
     }
@@ -360,7 +389,8 @@ void SystemDaemon::apply(std::int64_t now) {
       done.answer.body.cluster.at_ns = real_ns();
       bus::Answer answer{done.answer.code, done.answer.message, {}, {}, 1};
       if (answer.code == bus::ReplyCode::ok)
-        if (auto fine = bus::encode(done.answer.body, answer.body); !fine) answer = {bus::ReplyCode::failed, fine.error().what, {}, {}, 1};
+        if (auto fine = bus::encode(done.answer.body, answer.body); !fine)
+          answer = {bus::ReplyCode::failed, fine.error().what, {}, {}, 1};
       at->second.promise.set_value(std::move(answer));
       waiting_.erase(at);
     }
@@ -396,14 +426,19 @@ void SystemDaemon::answered(std::size_t node, std::int64_t asked_ns, Result<bus:
     return;
   }
   if (answer->code == bus::ReplyCode::closing || answer->code == bus::ReplyCode::busy) return;
-  post([this, node, code = static_cast<std::uint32_t>(answer->code), message = answer->message](std::int64_t now) { manager_->node_refused(node, code, message, now); });
+  post([this, node, code = static_cast<std::uint32_t>(answer->code), message = answer->message](std::int64_t now) {
+    manager_->node_refused(node, code, message, now);
+  });
 }
 
 void SystemDaemon::send(const Manager::Ask& ask, std::int64_t now) {
-  const auto done = [this, node = ask.node, now](Result<bus::Answer> answer) { answered(node, now, std::move(answer)); };
+  const auto done = [this, node = ask.node, now](Result<bus::Answer> answer) {
+    answered(node, now, std::move(answer));
+  };
   const std::string& target = config_.nodes[ask.node].member.name;
   const double deadline_s = std::max(1.0, config_.budget.period_s);
-  if (!ask.fence) return gets_.start(ask.node, ask.missing, target, NodeQuery{NodeAsk::GET_POWER_NODE}, deadline_s, done);
+  if (!ask.fence)
+    return gets_.start(ask.node, ask.missing, target, NodeQuery{NodeAsk::GET_POWER_NODE}, deadline_s, done);
   NodeCommand command;
   command.order = NodeOrder::FENCE_NODE;
   command.epoch = manager_->fence().epoch, command.manager = manager_->fence().manager;
@@ -436,7 +471,8 @@ void SystemDaemon::replicate() {
     do {
       std::set<bus::Guid> known;
       for (const auto& endpoint : bus_->endpoints())
-        if (!endpoint.writes && endpoint.topic == topic::system_get && endpoint.participant != bus_->guid()) known.insert(endpoint.participant);
+        if (!endpoint.writes && endpoint.topic == topic::system_get && endpoint.participant != bus_->guid())
+          known.insert(endpoint.participant);
       others = known.size();
       if (!others) break;
       bus::CallOptions options;
@@ -445,10 +481,13 @@ void SystemDaemon::replicate() {
       for (const auto& answer : answers ? *answers : std::vector<bus::Answer>{}) {
         if (answer.code != bus::ReplyCode::ok || answer.server == name_ || answer.server == active_manager) continue;
         const auto told = bus::decode<SystemAnswer>(answer.body);
-        if (told && (*told).cluster.cluster == config_.cluster && (*told).cluster.budget_version >= version) have.insert(answer.server);
+        if (told && (*told).cluster.cluster == config_.cluster && (*told).cluster.budget_version >= version)
+          have.insert(answer.server);
       }
     } while (have.size() < others && !until.passed() && !ending_);
-    post([this, version, have = have.size(), others](std::int64_t now) { manager_->replicated(version, have, others, now); });
+    post([this, version, have = have.size(), others](std::int64_t now) {
+      manager_->replicated(version, have, others, now);
+    });
   }
 }
 
@@ -458,7 +497,8 @@ Manager::Caller SystemDaemon::caller(const bus::Guid& client) const {
   Manager::Caller out;
   out.client = client.text();
   for (const auto& peer : bus_->peers())
-    if (std::equal(peer.guid.bytes.begin(), peer.guid.bytes.begin() + 12, client.bytes.begin())) out.name = peer.name, out.host = peer.host, out.pid = peer.pid;
+    if (std::equal(peer.guid.bytes.begin(), peer.guid.bytes.begin() + 12, client.bytes.begin()))
+      out.name = peer.name, out.host = peer.host, out.pid = peer.pid;
   return out;
 }
 
@@ -466,7 +506,8 @@ bus::Answer SystemDaemon::wait_for(std::future<bus::Answer>& answer, const bus::
   // What waits is always answered: by its deadline, or when this manager ends.
   while (answer.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (closed_) return {bus::ReplyCode::closing, "the system manager ends", {}, {}, 1};
-    if (incoming.deadline.passed()) return {bus::ReplyCode::expired, "the call's deadline passed before there was an answer", {}, {}, 1};
+    if (incoming.deadline.passed())
+      return {bus::ReplyCode::expired, "the call's deadline passed before there was an answer", {}, {}, 1};
   }
   return answer.get();
 }
@@ -481,7 +522,8 @@ bus::Server::Handler SystemDaemon::get_handler() {
       auto told = manager_->answer(query, now);
       told.body.cluster.at_ns = real_ns();
       bus::Answer answer{told.code, {}, {}, {}, 1};
-      if (auto fine = bus::encode(told.body, answer.body); !fine) answer = {bus::ReplyCode::failed, fine.error().what, {}, {}, 1};
+      if (auto fine = bus::encode(told.body, answer.body); !fine)
+        answer = {bus::ReplyCode::failed, fine.error().what, {}, {}, 1};
       promise->set_value(std::move(answer));
     });
     return wait_for(future, incoming);
@@ -508,9 +550,11 @@ bus::Server::Handler SystemDaemon::set_handler() {
 Result<std::unique_ptr<bus::Server>> SystemDaemon::server(const char* service, const std::string& name, bool sets) {
   bus::ServerOptions options;
   options.name = name;
-  options.threads = sets ? 8 : 2;       // an order may wait until the nodes hold to it
-  return sets ? bus::Server::open(bus_, service, bus::service_types<SystemCommand, SystemAnswer>(), set_handler(), options)
-              : bus::Server::open(bus_, service, bus::service_types<SystemQuery, SystemAnswer>(), get_handler(), options);
+  options.threads = sets ? 8 : 2;  // an order may wait until the nodes hold to it
+  return sets ? bus::Server::open(bus_, service, bus::service_types<SystemCommand, SystemAnswer>(), set_handler(),
+                                  options)
+              : bus::Server::open(bus_, service, bus::service_types<SystemQuery, SystemAnswer>(), get_handler(),
+                                  options);
 }
 
 void SystemDaemon::serve_active(bool serves) {
@@ -526,8 +570,11 @@ void SystemDaemon::serve_active(bool serves) {
     return;
   }
   // Its handlers may wait for this thread: another one waits for them.
-  std::erase_if(retiring_, [](std::future<void>& f) { return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
-  retiring_.push_back(std::async(std::launch::async, [get = std::move(active_get_), set = std::move(active_set_)]() mutable { get.reset(), set.reset(); }));
+  std::erase_if(retiring_,
+                [](std::future<void>& f) { return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  retiring_.push_back(
+      std::async(std::launch::async,
+                 [get = std::move(active_get_), set = std::move(active_set_)]() mutable { get.reset(), set.reset(); }));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-/// What a daemon says: a line for people on standard error, an event on standard output. Whoever reads them may be slow or stuck, and the daemon has
-/// leases to look after: what finds no room is left out. Any-thread.
+/// What a daemon says: a line for people on standard error, an event on standard output. Whoever reads them may be slow
+/// or stuck, and the daemon has leases to look after: what finds no room is left out. Any-thread.
 
 #include <poll.h>
 #include <unistd.h>

@@ -22,14 +22,16 @@ bus::Qos telemetry_qos(std::uint32_t depth = 8) {
 
 std::vector<bus::TypePtr> message_types() {
   using bus::type_of;
-  return {type_of<NodeQuery>(), type_of<NodeCommand>(), type_of<NodeAnswer>(), type_of<NodeTelemetry>(), type_of<JobTelemetry>(),
-          type_of<ClusterTelemetry>(), type_of<SystemQuery>(), type_of<SystemCommand>(), type_of<SystemAnswer>()};
+  return {type_of<NodeQuery>(),     type_of<NodeCommand>(),   type_of<NodeAnswer>(),
+          type_of<NodeTelemetry>(), type_of<JobTelemetry>(),  type_of<ClusterTelemetry>(),
+          type_of<SystemQuery>(),   type_of<SystemCommand>(), type_of<SystemAnswer>()};
 }
 
 std::string idl() {
   // One structure that needs all of them gives each once; then it goes.
   std::vector<bus::Field> fields;
-  for (const auto& type : message_types()) fields.push_back({std::string("f").append(std::to_string(fields.size())), type, false, ""});
+  for (const auto& type : message_types())
+    fields.push_back({std::string("f").append(std::to_string(fields.size())), type, false, ""});
   std::string text = bus::to_idl(*bus::structure("sonde::power::Everything", std::move(fields)));
   const auto begin = text.rfind("struct Everything");
   const auto line = begin == std::string::npos ? begin : text.rfind('\n', begin);
@@ -47,12 +49,16 @@ Result<bus::Profile> bus_profile(const Config& config, const std::string& partic
   }
   if (profile.participant.empty()) profile.participant = participant;
   for (const auto& type : message_types()) profile.types.emplace(type->name, type);
-  const auto add = [&, qos = telemetry_qos()](const char* name, const bus::TypePtr& type) { profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos}); };
-  // Who begins to look must not wait for each node's turn, which may be minutes away: its last reports are kept for those that ask for the past.
+  const auto add = [&, qos = telemetry_qos()](const char* name, const bus::TypePtr& type) {
+    profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos});
+  };
+  // Who begins to look must not wait for each node's turn, which may be minutes away: its last reports are kept for
+  // those that ask for the past.
   bus::Qos kept = telemetry_qos(2), reader = telemetry_qos();
   kept.durability = bus::Durability::transient_local;
   if (past) reader.durability = bus::Durability::transient_local;
-  profile.topics.emplace(topic::node_telemetry, bus::TopicProfile{topic::node_telemetry, bus::type_of<NodeTelemetry>()->name, kept, reader});
+  profile.topics.emplace(topic::node_telemetry,
+                         bus::TopicProfile{topic::node_telemetry, bus::type_of<NodeTelemetry>()->name, kept, reader});
   add(topic::job_telemetry, bus::type_of<JobTelemetry>());
   add(topic::cluster_telemetry, bus::type_of<ClusterTelemetry>());
   return profile;

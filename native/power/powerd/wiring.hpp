@@ -1,6 +1,6 @@
 #pragma once
-/// The bus of the power stack: one place that says which topics there are, of which types, with which QoS, so that no two roles differ.
-/// Any-thread.
+/// The bus of the power stack: one place that says which topics there are, of which types, with which QoS, so that no
+/// two roles differ. Any-thread.
 
 #include <memory>
 #include <string>
@@ -16,9 +16,10 @@ std::vector<bus::TypePtr> message_types();
 /// Those and what they need, as IDL: what src/sonde/power/power.idl is.
 std::string idl();
 
-/// The profile of the configuration's file, or loopback and domain 0 where it names none, with the stack's types and topics added where it
-/// does not declare them itself. `participant`: what others see it called. `past`: its readers are told each node's last reports, too, when they
-/// come; not for managers, to whom what a node had counts from when they heard it. Errors: those of bus::load_profile().
+/// The profile of the configuration's file, or loopback and domain 0 where it names none, with the stack's types and
+/// topics added where it does not declare them itself. `participant`: what others see it called. `past`: its readers
+/// are told each node's last reports, too, when they come; not for managers, to whom what a node had counts from when
+/// they heard it. Errors: those of bus::load_profile().
 Result<bus::Profile> bus_profile(const Config& config, const std::string& participant, bool past = false);
 /// Errors besides: those of bus::Bus::open().
 Result<std::shared_ptr<bus::Bus>> open_bus(const Config& config, const std::string& participant);

@@ -1,5 +1,6 @@
-// sonde-powerfuzz MUTATIONS [SEED]: damages what strangers hand to the power stack, and prints what became of it; 1: something was judged
-// wrong, which then is in the file sonde-powerfuzz.input. --seeds FOLDER: writes what the libFuzzer harness begins with.
+// sonde-powerfuzz MUTATIONS [SEED]: damages what strangers hand to the power stack, and prints what became of it; 1:
+// something was judged wrong, which then is in the file sonde-powerfuzz.input. --seeds FOLDER: writes what the
+// libFuzzer harness begins with.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -31,14 +32,25 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::uint64_t mutations = 0, random_seed = 1;
-  if (argc < 2 || argc > 3 || !sonde::number(argv[1], mutations) || (argc > 2 && !sonde::number(argv[2], random_seed))) {
-    std::fputs("sonde-powerfuzz MUTATIONS [SEED] | --seeds FOLDER: damaged configurations, messages and commands for the power stack\n", stderr);
+  if (argc < 2 || argc > 3 || !sonde::number(argv[1], mutations) ||
+      (argc > 2 && !sonde::number(argv[2], random_seed))) {
+    std::fputs(
+        "sonde-powerfuzz MUTATIONS [SEED] | --seeds FOLDER: damaged configurations, messages and commands for the "
+        "power stack\n",
+        stderr);
     return 2;
   }
   const double began = sonde::now_s();
   const auto tally = fuzz::attack(mutations, random_seed);
   if (!tally.wrong.empty()) write("sonde-powerfuzz.input", tally.input);
-  std::puts(sonde::JsonLine().add("event", "end").add("inputs", tally.inputs).add("sound", tally.sound).add("wrong", tally.wrong).add("seed", random_seed)
-                .add("elapsed_s", sonde::now_s() - began).text().c_str());
+  std::puts(sonde::JsonLine()
+                .add("event", "end")
+                .add("inputs", tally.inputs)
+                .add("sound", tally.sound)
+                .add("wrong", tally.wrong)
+                .add("seed", random_seed)
+                .add("elapsed_s", sonde::now_s() - began)
+                .text()
+                .c_str());
   return tally.wrong.empty() ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 #pragma once
-/// Backends that libsonde-store brings beside those of memory.hpp; what each needs is found when it is built. Any-thread.
+/// Backends that libsonde-store brings beside those of memory.hpp; what each needs is found when it is built.
+/// Any-thread.
 
 #include "store/backend.hpp"
 

@@ -4,22 +4,25 @@
 //   path   the folder (required); made where there is none, refused where it holds other things
 //   map    the largest size of the database, 1MiB or more, default 64GiB: address space, not disk
 //
-// On disk (version 1): data.mdb of LMDB beside the marker and lock of folder.hpp. A key is one byte with the length of the
-// space, the space, the key: so spaces do not mix, and the keys of one are in byte order. 504 bytes at most; LMDB takes 511.
+// On disk (version 1): data.mdb of LMDB beside the marker and lock of folder.hpp. A key is one byte with the length of
+// the space, the space, the key: so spaces do not mix, and the keys of one are in byte order. 504 bytes at most; LMDB
+// takes 511.
 //
-// One write transaction stays open between batches and serves reads and writes alike, so a put costs no commit and a batch
-// sees all that was done before it. It is committed, with fsync, by sync(), by settle(), and when it has grown to 128 MiB.
-//   network   in the open transaction: every client sees it; a kill -9 of the server loses what came after the last commit.
+// One write transaction stays open between batches and serves reads and writes alike, so a put costs no commit and a
+// batch sees all that was done before it. It is committed, with fsync, by sync(), by settle(), and when it has grown to
+// 128 MiB.
+//   network   in the open transaction: every client sees it; a kill -9 of the server loses what came after the last
+//             commit.
 //   storage   after sync(): committed and fsynced.
 //
 // Nothing acknowledged may be lost for want of space, yet an LMDB transaction that meets a full map or disk can only be
 // thrown away whole. So pages for what is not committed yet are set aside first: an upper bound of what a batch can
-// take is counted, checked against the map and allocated in the file. A batch for which that does not go is executed in a
-// transaction of its own, committed at once: if it does not fit, it alone is undone.
+// take is counted, checked against the map and allocated in the file. A batch for which that does not go is executed in
+// a transaction of its own, committed at once: if it does not fit, it alone is undone.
 //
-// MDB_NOLOCK: LMDB would bind the write transaction to the thread that began it (it holds a robust mutex). Here the folder's
-// lock keeps other processes out, and mutex_ has one thread at a time in the environment; there are no read transactions, so
-// no reader can meet a page that is used again. That is all that lmdb.h asks for.
+// MDB_NOLOCK: LMDB would bind the write transaction to the thread that began it (it holds a robust mutex). Here the
+// folder's lock keeps other processes out, and mutex_ has one thread at a time in the environment; there are no read
+// transactions, so no reader can meet a page that is used again. That is all that lmdb.h asks for.
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sys/stat.h>
@@ -39,9 +42,10 @@ namespace sonde::store {
 namespace {
 
 constexpr unsigned format_version = 1;
-constexpr std::uint64_t open_pages_max = 32768;     // of the open transaction: 128 MiB, well under what LMDB keeps without spilling
-constexpr std::uint64_t reserve_pages = 1024;       // LMDB's own: list of free pages, root, what the bound does not see
-constexpr std::uint64_t allocation_step = 4096;     // pages allocated in the file beyond what is needed at once
+constexpr std::uint64_t open_pages_max =
+    32768;  // of the open transaction: 128 MiB, well under what LMDB keeps without spilling
+constexpr std::uint64_t reserve_pages = 1024;    // LMDB's own: list of free pages, root, what the bound does not see
+constexpr std::uint64_t allocation_step = 4096;  // pages allocated in the file beyond what is needed at once
 constexpr std::uint64_t map_default = 64ull << 30, map_least = 1ull << 20;
 
 struct Key : PackedKey {
@@ -98,7 +102,8 @@ class Lmdb final : public Backend {
     for (std::size_t k = 0; k < ops.size(); ++k) {
       if (ops[k].code == Code::kv_put) {
         ++writes;
-        if (ops[k].data.size() > page_bytes_ / 2 - 64) overflow += (ops[k].data.size() + 16 + page_bytes_ - 1) / page_bytes_;
+        if (ops[k].data.size() > page_bytes_ / 2 - 64)
+          overflow += (ops[k].data.size() + 16 + page_bytes_ - 1) / page_bytes_;
         if (ops[k].flags & flag::exclusive) undo_before = k;
       } else if (ops[k].code == Code::kv_remove) {
         ++writes;
@@ -126,12 +131,9 @@ class Lmdb final : public Backend {
       const Status status = outcomes[k].status;
       if (status == Status::ok || status == Status::not_found || status == Status::unsupported) continue;
       // LMDB gives up a transaction in which anything but "exists" and "not found" has happened.
-      if (!others)
-        drop();
-      else if (status != Status::exists || !take_back(undo))
-        lose("a write in the open transaction", error);
-      else
-        writes_ += writes, overflow_ += overflow;
+      if (!others) drop();
+      else if (status != Status::exists || !take_back(undo)) lose("a write in the open transaction", error);
+      else writes_ += writes, overflow_ += overflow;
       half_ = false;
       undone(outcomes, k, status);
       return;
@@ -154,10 +156,8 @@ class Lmdb final : public Backend {
   void roll_back() override {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(half_, false)) return;
-    if (changed_)
-      lose("an exception in the open transaction", ENOMEM);
-    else if (txn_)
-      drop();
+    if (changed_) lose("an exception in the open transaction", ENOMEM);
+    else if (txn_) drop();
   }
 
   Result<void> sync(bool) override {
@@ -165,7 +165,8 @@ class Lmdb final : public Backend {
     if (!failed_ && changed_)
       if (const int error = commit()) lose("commit", error);
     if (!failed_) return {};
-    return Error{"store.sync_failed", "the backend lmdb in " + folder_.path() + " lost what was not on storage yet: " + failure_,
+    return Error{"store.sync_failed",
+                 "the backend lmdb in " + folder_.path() + " lost what was not on storage yet: " + failure_,
                  "look after the disk, then start the server again"};
   }
 
@@ -174,12 +175,12 @@ class Lmdb final : public Backend {
   std::string describe() const override {
     const std::lock_guard lock(mutex_);
     MDB_stat stat{};
-    if (txn_)
-      mdb_stat(txn_, dbi_, &stat);
-    else
-      mdb_env_stat(env_, &stat);
+    if (txn_) mdb_stat(txn_, dbi_, &stat);
+    else mdb_env_stat(env_, &stat);
     const std::uint64_t bytes = (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) * page_bytes_;
-    std::string text = folder_.path() + ", " + std::to_string(stat.ms_entries) + (stat.ms_entries == 1 ? " key, " : " keys, ") + format_size(bytes) + " of a map of " + format_size(map_pages_ * page_bytes_);
+    std::string text = folder_.path() + ", " + std::to_string(stat.ms_entries) +
+                       (stat.ms_entries == 1 ? " key, " : " keys, ") + format_size(bytes) + " of a map of " +
+                       format_size(map_pages_ * page_bytes_);
     if (failed_) text += "; FAILED (" + failure_ + "), open it again";
     return text;
   }
@@ -198,8 +199,8 @@ class Lmdb final : public Backend {
   /// Pages that the open transaction can have taken, with `writes` and `overflow` more.
   std::uint64_t pages_with(std::uint64_t writes, std::uint64_t overflow) const {
     writes += writes_;
-    // A page of the committed tree is copied when it is first touched: `depth` for a write, each page once. Then a leaf may be
-    // split, and now and then a branch.
+    // A page of the committed tree is copied when it is first touched: `depth` for a write, each page once. Then a leaf
+    // may be split, and now and then a branch.
     return std::min(writes * depth_, tree_pages_) + 2 * writes + overflow_ + overflow;
   }
 
@@ -217,7 +218,8 @@ class Lmdb final : public Backend {
         allocated_pages_ = pages;
         return true;
       }
-      if (errno == EOPNOTSUPP || errno == ENOSYS) {  // such a file system cannot promise; its errors come with the commit
+      if (errno == EOPNOTSUPP ||
+          errno == ENOSYS) {  // such a file system cannot promise; its errors come with the commit
         allocated_pages_ = std::numeric_limits<std::uint64_t>::max();
         return true;
       }
@@ -255,7 +257,9 @@ class Lmdb final : public Backend {
   /// LMDB says EIO where a full disk took a part of a page, so one that has no room for a batch is looked at.
   Status status_of_commit(int error) const {
     struct statvfs fs;
-    if (error == EIO && fstatvfs(folder_.fd(), &fs) == 0 && std::uint64_t{fs.f_bavail} * fs.f_frsize < reserve_pages * page_bytes_) return Status::no_space;
+    if (error == EIO && fstatvfs(folder_.fd(), &fs) == 0 &&
+        std::uint64_t{fs.f_bavail} * fs.f_frsize < reserve_pages * page_bytes_)
+      return Status::no_space;
     return status_of(error);
   }
 
@@ -289,10 +293,8 @@ class Lmdb final : public Backend {
           undo->push_back({key, error ? std::string() : std::string(view(old)), error == 0});
         }
         value = {op.data.size(), const_cast<std::byte*>(op.data.data())};
-        if (op.code == Code::kv_remove)
-          error = mdb_del(txn_, dbi_, &name, nullptr);
-        else
-          error = mdb_put(txn_, dbi_, &name, &value, op.flags & flag::exclusive ? MDB_NOOVERWRITE : 0);
+        if (op.code == Code::kv_remove) error = mdb_del(txn_, dbi_, &name, nullptr);
+        else error = mdb_put(txn_, dbi_, &name, &value, op.flags & flag::exclusive ? MDB_NOOVERWRITE : 0);
         if (error == MDB_KEYEXIST && undo) undo->pop_back();
         return {status_of(error), 0, 0, {}};
       }
@@ -317,8 +319,10 @@ class Lmdb final : public Backend {
     MDB_val name = start.val(), value;
     PairPacker packer(op);
     error = mdb_cursor_get(cursor, &name, &value, MDB_SET_RANGE);
-    if (!error && !op.data.empty() && view(name) == after.view()) error = mdb_cursor_get(cursor, &name, &value, MDB_NEXT);
-    while (!error && view(name).starts_with(prefix.view()) && packer.add(view(name).substr(1 + op.space.size()), bytes_of(view(value))))
+    if (!error && !op.data.empty() && view(name) == after.view())
+      error = mdb_cursor_get(cursor, &name, &value, MDB_NEXT);
+    while (!error && view(name).starts_with(prefix.view()) &&
+           packer.add(view(name).substr(1 + op.space.size()), bytes_of(view(value))))
       error = mdb_cursor_get(cursor, &name, &value, MDB_NEXT);
     mdb_cursor_close(cursor);
     if (error && error != MDB_NOTFOUND) return {status_of(error), 0, 0, {}};
@@ -331,8 +335,8 @@ class Lmdb final : public Backend {
   mutable std::mutex mutex_;
   MDB_txn* txn_ = nullptr;
   MDB_dbi dbi_ = 0;
-  bool changed_ = false;  // the open transaction holds what a batch wrote
-  bool half_ = false;     // and what one under way did so far
+  bool changed_ = false;                                      // the open transaction holds what a batch wrote
+  bool half_ = false;                                         // and what one under way did so far
   std::uint64_t writes_ = 0, overflow_ = 0;                   // of the open transaction
   std::uint64_t depth_ = 1, tree_pages_ = 1, last_page_ = 1;  // of the committed state
   std::uint64_t page_bytes_ = 4096, map_pages_ = 0, allocated_pages_ = 0;
@@ -351,7 +355,8 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
     const auto size = parse_size(map);
     if (!size) return size.error();
     if (*size < map_least || *size > 1ull << 46)
-      return Error{"store.bad_setting", "the backend lmdb cannot have a map of " + map, "map is a size from 1MiB to 64TiB"};
+      return Error{"store.bad_setting", "the backend lmdb cannot have a map of " + map,
+                   "map is a size from 1MiB to 64TiB"};
     map_bytes = *size / map_least * map_least;
   }
   auto folder = Folder::open(path, "lmdb", format_version);
@@ -362,17 +367,22 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
   if (!error) error = mdb_env_open(env, path.c_str(), MDB_NOLOCK, 0600);
   std::unique_ptr<Lmdb> backend;
   if (!error) {
-    // Pages that the file does not have are found when they are read, by a signal that ends the process. Where the file system
-    // cannot allocate ahead, a page that was taken and given back before it was written may lie behind a sound file's end.
+    // Pages that the file does not have are found when they are read, by a signal that ends the process. Where the file
+    // system cannot allocate ahead, a page that was taken and given back before it was written may lie behind a sound
+    // file's end.
     int fd = -1;
     MDB_envinfo info{};
     MDB_stat stat{};
-    struct stat file {};
-    const bool known = mdb_env_get_fd(env, &fd) == 0 && mdb_env_info(env, &info) == 0 && mdb_env_stat(env, &stat) == 0 && ::fstat(fd, &file) == 0;
+    struct stat file{};
+    const bool known = mdb_env_get_fd(env, &fd) == 0 && mdb_env_info(env, &info) == 0 &&
+                       mdb_env_stat(env, &stat) == 0 && ::fstat(fd, &file) == 0;
     const std::uint64_t wanted = (std::uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
-    if (known && stat.ms_entries && static_cast<std::uint64_t>(file.st_size) < wanted && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) == 0) {
+    if (known && stat.ms_entries && static_cast<std::uint64_t>(file.st_size) < wanted &&
+        fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) == 0) {
       mdb_env_close(env);
-      return cannot_open(path, "data.mdb is cut short: it has " + std::to_string(file.st_size) + " bytes of " + std::to_string(wanted), "bring it back from a copy");
+      return cannot_open(
+          path, "data.mdb is cut short: it has " + std::to_string(file.st_size) + " bytes of " + std::to_string(wanted),
+          "bring it back from a copy");
     }
     backend = std::make_unique<Lmdb>(std::move(*folder), env);
     env = nullptr;
@@ -380,8 +390,9 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
   }
   if (env) mdb_env_close(env);
   if (error)
-    return cannot_open(path, "LMDB says: " + std::string(mdb_strerror(error)),
-                       error == ENOMEM ? "the map is larger than the address space allowed; set a smaller one, map=1GiB" : "");
+    return cannot_open(
+        path, "LMDB says: " + std::string(mdb_strerror(error)),
+        error == ENOMEM ? "the map is larger than the address space allowed; set a smaller one, map=1GiB" : "");
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

@@ -1,8 +1,8 @@
 #include "store/backend/memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <ctime>
 #include <mutex>
@@ -59,7 +59,8 @@ class Quota {
   };
 
   std::string describe(std::size_t entries, const char* what) const {
-    return std::to_string(entries) + ' ' + what + (entries == 1 ? ", " : "s, ") + format_size(used_.load()) + (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
+    return std::to_string(entries) + ' ' + what + (entries == 1 ? ", " : "s, ") + format_size(used_.load()) +
+           (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
   }
 
  private:
@@ -74,7 +75,8 @@ Result<std::uint64_t> limit_of(Settings settings) {
   return parse_size(text);
 }
 
-/// Sparse: blocks that were never written are not there and read as zeros. The first block grows, as most objects are small.
+/// Sparse: blocks that were never written are not there and read as zeros. The first block grows, as most objects are
+/// small.
 struct Object {
   struct Block {
     std::unique_ptr<std::byte[]> bytes;
@@ -128,7 +130,8 @@ class MemoryData final : public Backend {
     switch (op.code) {
       case Code::object_create:
       case Code::object_write:
-        if (op.code == Code::object_create && is_there) return {op.flags & flag::exclusive ? Status::exists : Status::ok, 0, 0, {}};
+        if (op.code == Code::object_create && is_there)
+          return {op.flags & flag::exclusive ? Status::exists : Status::ok, 0, 0, {}};
         if (!is_there) {
           if (op.flags & flag::must_exist) return {Status::not_found, 0, 0, {}};
           return make(shard, name, op);
@@ -136,7 +139,8 @@ class MemoryData final : public Backend {
         return write(found->second, op);
       case Code::object_read: return is_there ? read(found->second, op, arena) : Outcome{Status::not_found, 0, 0, {}};
       case Code::object_status:
-        return is_there ? Outcome{Status::ok, found->second.size, found->second.changed_ns, {}} : Outcome{Status::not_found, 0, 0, {}};
+        return is_there ? Outcome{Status::ok, found->second.size, found->second.changed_ns, {}}
+                        : Outcome{Status::not_found, 0, 0, {}};
       case Code::object_remove:
         if (!is_there) return {Status::not_found, 0, 0, {}};
         quota_.give(name.size() + found->second.held());
@@ -218,7 +222,8 @@ class MemoryData final : public Backend {
       const std::uint64_t at = op.offset + done;
       const std::size_t inside = at % block_bytes, n = std::min(length - done, block_bytes - inside);
       const auto block = object.blocks.find(at / block_bytes);
-      const std::size_t held = block == object.blocks.end() || block->second.size <= inside ? 0 : std::min(n, block->second.size - inside);
+      const std::size_t held =
+          block == object.blocks.end() || block->second.size <= inside ? 0 : std::min(n, block->second.size - inside);
       if (held) std::memcpy(to.data() + done, block->second.bytes.get() + inside, held);
       if (held < n) std::memset(to.data() + done + held, 0, n - held);
       done += n;
@@ -244,12 +249,14 @@ class MemoryData final : public Backend {
   }
 
   Outcome list(const Op& op, Arena& arena) {
-    const std::string prefix = full_name(op.space, op.key), after = op.data.empty() ? "" : full_name(op.space, text_of(op.data));
+    const std::string prefix = full_name(op.space, op.key),
+                      after = op.data.empty() ? "" : full_name(op.space, text_of(op.data));
     std::vector<std::string> names;
     for (auto& shard : shards_) {
       const std::lock_guard lock(shard.mutex);
       for (const auto& [name, object] : shard.objects)
-        if (name.starts_with(prefix) && (after.empty() || name > after)) names.push_back(name.substr(op.space.size() + 1));
+        if (name.starts_with(prefix) && (after.empty() || name > after))
+          names.push_back(name.substr(op.space.size() + 1));
     }
     std::sort(names.begin(), names.end());
     return pack_names(names, op.length, arena);
@@ -282,7 +289,9 @@ class MemoryKv final : public Backend {
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
       try {
-        outcomes[k] = op.code == Code::kv_put ? put(op, ops.size() > 1 ? &undo : nullptr) : op.code == Code::kv_remove ? remove(op, ops.size() > 1 ? &undo : nullptr) : read(op, arena);
+        outcomes[k] = op.code == Code::kv_put      ? put(op, ops.size() > 1 ? &undo : nullptr)
+                      : op.code == Code::kv_remove ? remove(op, ops.size() > 1 ? &undo : nullptr)
+                                                   : read(op, arena);
       } catch (const std::bad_alloc&) {
         outcomes[k] = {Status::no_space, 0, 0, {}};
       }
@@ -296,7 +305,8 @@ class MemoryKv final : public Backend {
   }
 
  private:
-  /// Written once: a put makes another one, so that an answer can be sent from here while its key has a new value already.
+  /// Written once: a put makes another one, so that an answer can be sent from here while its key has a new value
+  /// already.
   struct Value {
     std::shared_ptr<const std::byte[]> memory;
     std::size_t size = 0;
@@ -364,7 +374,8 @@ class MemoryKv final : public Backend {
     const auto found = pairs_.find(full_name(op.space, op.key));
     if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
     const Value& value = found->second;
-    if (op.into.empty() && value.size >= kept_from && arena.fits(value.size)) return {Status::ok, value.size, 0, arena.keep(value.bytes(), value.memory)};
+    if (op.into.empty() && value.size >= kept_from && arena.fits(value.size))
+      return {Status::ok, value.size, 0, arena.keep(value.bytes(), value.memory)};
     return give(value.bytes(), op, arena);
   }
 

@@ -9,8 +9,8 @@ namespace sonde::store {
 Result<std::unique_ptr<Backend>> open_memory_data(const Settings& settings);
 Result<std::unique_ptr<Backend>> open_memory_kv(const Settings& settings);
 
-/// Takes everything, keeps nothing: writes and puts are ok, reads give zeros of the length asked for, gets and scans find
-/// nothing. What is left is the cost of client, wire and server. No settings.
+/// Takes everything, keeps nothing: writes and puts are ok, reads give zeros of the length asked for, gets and scans
+/// find nothing. What is left is the cost of client, wire and server. No settings.
 Result<std::unique_ptr<Backend>> open_null(Role role, const Settings& settings);
 
 }  // namespace sonde::store

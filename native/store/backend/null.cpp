@@ -18,7 +18,8 @@ class Null final : public Backend {
       out = {Status::ok, 0, 0, {}};
       switch (op.code) {
         case Code::object_read: {
-          const MutableBytes to = op.into.empty() ? arena.take(op.length) : op.into.first(std::min<std::size_t>(op.into.size(), op.length));
+          const MutableBytes to =
+              op.into.empty() ? arena.take(op.length) : op.into.first(std::min<std::size_t>(op.into.size(), op.length));
           if (!to.empty()) std::memset(to.data(), 0, to.size());
           out.data = to;
           out.value = to.size();

@@ -1,6 +1,6 @@
 #pragma once
-/// A key as an ordered store keeps it: the length of the space in one byte, the space, the key. So keys of one space lie side by
-/// side in byte order, and no space is the beginning of another. Owner-thread.
+/// A key as an ordered store keeps it: the length of the space in one byte, the space, the key. So keys of one space
+/// lie side by side in byte order, and no space is the beginning of another. Owner-thread.
 
 #include <cstring>
 #include <string_view>

@@ -6,16 +6,21 @@
 //
 // On disk (version 1)
 //   sonde-store      marker and lock (folder.hpp)
-//   00 .. ff         an object is in the folder of its name's hash, so that no folder grows without bound; made when needed
-//   00/scratch+a.txt an object "a.txt" of the space "scratch". Letters, digits, '.', '_' and '-' stand for themselves, any
-//                    other byte is %XX; '+' is between space and name. So no name can leave the folder, and every name of
-//                    1024 bytes can be stored: what is longer than 250 escaped bytes is cut into pieces of 250, each but
-//                    the last a folder whose name ends in '~'. Nothing is kept beside the file, so nothing can disagree.
+//   00 .. ff         an object is in the folder of its name's hash, so that no folder grows without bound; made when
+//                    needed
+//   00/scratch+a.txt an object "a.txt" of the space "scratch". Letters, digits, '.', '_' and '-' stand for themselves,
+//     any
+//                    other byte is %XX; '+' is between space and name. So no name can leave the folder, and every name
+//                    of 1024 bytes can be stored: what is longer than 250 escaped bytes is cut into pieces of 250, each
+//                    but the last a folder whose name ends in '~'. Nothing is kept beside the file, so nothing can
+//                    disagree.
 //
 // What an acknowledgement means
 //   network   the kernel has it: it survives kill -9 of the server, not a crash of the machine.
-//   storage   after sync(): fdatasync of every file written since, fsync of every folder in which one was made or removed.
-//   A failed fsync is final. The kernel may drop the pages it could not write and report the next fsync as good, so every
+//   storage   after sync(): fdatasync of every file written since, fsync of every folder in which one was made or
+//             removed.
+//   A failed fsync is final. The kernel may drop the pages it could not write and report the next fsync as good, so
+//     every
 //   sync() from then on fails, until the backend is opened again and its clients know what they lost.
 //
 // Source of the fsync rule: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
@@ -50,8 +55,8 @@ namespace sonde::store {
 namespace {
 
 constexpr unsigned format_version = 1;
-constexpr std::size_t piece_bytes = 250;               // with '~' within NAME_MAX, and room for tools that append to names
-constexpr std::size_t run_ops_max = 256;               // adjacent operations done by one call
+constexpr std::size_t piece_bytes = 250;  // with '~' within NAME_MAX, and room for tools that append to names
+constexpr std::size_t run_ops_max = 256;  // adjacent operations done by one call
 constexpr std::size_t run_bytes_max = 16u << 20;
 constexpr std::uint64_t unasked_bytes_max = 1u << 20;  // memory taken for a read before the file's size is looked at
 
@@ -118,8 +123,7 @@ std::string path_of(std::string_view space, std::string_view key) {
 std::string_view folder_of(std::string_view path) { return path.substr(0, path.rfind('/')); }
 
 /// Calls with each folder from the nearest to the outermost.
-template <typename F>
-void for_each_folder(std::string_view folder, F&& f) {
+template <typename F> void for_each_folder(std::string_view folder, F&& f) {
   for (;;) {
     f(folder);
     const std::size_t cut = folder.rfind('/');
@@ -160,10 +164,7 @@ struct NameEqual {
   using is_transparent = void;
   static Name view(const Name& n) { return n; }
   static Name view(const OwnedName& n) { return {n.space, n.key}; }
-  template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
-    return view(a) == view(b);
-  }
+  template <typename A, typename B> bool operator()(const A& a, const B& b) const { return view(a) == view(b); }
 };
 
 /// Names in a batch mostly point at the same bytes, which spares comparing them.
@@ -172,15 +173,17 @@ bool same(std::string_view a, std::string_view b) {
 }
 bool same_object(const Op& a, const Op& b) { return same(a.key, b.key) && same(a.space, b.space); }
 
-/// All of `n` buffers at `offset`, through EINTR and short transfers. Returns the bytes done; `error` 0 at the end of file.
-/// `one` and `many` are pwrite and pwritev, or pread and preadv: a single buffer is spared the copy of its description.
+/// All of `n` buffers at `offset`, through EINTR and short transfers. Returns the bytes done; `error` 0 at the end of
+/// file. `one` and `many` are pwrite and pwritev, or pread and preadv: a single buffer is spared the copy of its
+/// description.
 template <typename One, typename Many>
 std::size_t transfer(One one, Many many, int fd, iovec* vectors, std::size_t n, std::uint64_t offset, int& error) {
   std::size_t done = 0;
   error = 0;
   while (n) {
     const auto at = static_cast<off_t>(offset + done);
-    const ssize_t now = n == 1 ? one(fd, vectors->iov_base, vectors->iov_len, at) : many(fd, vectors, static_cast<int>(n), at);
+    const ssize_t now =
+        n == 1 ? one(fd, vectors->iov_base, vectors->iov_len, at) : many(fd, vectors, static_cast<int>(n), at);
     if (now < 0) {
       if (errno == EINTR) continue;
       error = errno;
@@ -219,7 +222,8 @@ class Posix final : public Backend {
           const bool writes = op.code != Code::object_read;
           const bool exclusive = op.code == Code::object_create && op.flags & flag::exclusive;
           if (!file || (writes && !file->writable) || exclusive) {
-            const bool makes = op.code == Code::object_create || (op.code == Code::object_write && !(op.flags & flag::must_exist));
+            const bool makes =
+                op.code == Code::object_create || (op.code == Code::object_write && !(op.flags & flag::must_exist));
             const Status status = find(op, writes, makes, exclusive, safety, file);
             if (status != Status::ok) {
               file.reset();
@@ -228,12 +232,11 @@ class Posix final : public Backend {
             }
           }
           of_file = &op;
-          if (op.code == Code::object_create)
-            outcomes[k++] = {Status::ok, 0, 0, {}};
-          else if (op.code == Code::object_truncate)
-            outcomes[k++] = truncate(*file, op);
+          if (op.code == Code::object_create) outcomes[k++] = {Status::ok, 0, 0, {}};
+          else if (op.code == Code::object_truncate) outcomes[k++] = truncate(*file, op);
           else
-            k += op.code == Code::object_write ? write_run(*file, ops, k, outcomes) : read_run(*file, ops, k, outcomes, arena);
+            k += op.code == Code::object_write ? write_run(*file, ops, k, outcomes)
+                                               : read_run(*file, ops, k, outcomes, arena);
           if (writes) note_change(file, safety);
           break;
         }
@@ -250,7 +253,8 @@ class Posix final : public Backend {
   }
 
   Result<void> sync(bool all) override {
-    // One after the other: a second caller may count on what the first has taken from the list only once that is synced.
+    // One after the other: a second caller may count on what the first has taken from the list only once that is
+    // synced.
     const std::lock_guard alone(sync_mutex_);
     if (failed_) return failed();
     std::vector<Handle> files;
@@ -282,11 +286,13 @@ class Posix final : public Backend {
     for (const auto& file : files) {
       file->marked = false;  // before: what is written from here on marks it again
       file->changed = false;
-      if (int error = until_done([&] { return fdatasync(file->fd); })) return fail("fdatasync of a file in " + file->folder, error);
+      if (int error = until_done([&] { return fdatasync(file->fd); }))
+        return fail("fdatasync of a file in " + file->folder, error);
     }
     for (const auto& folder : folders) {
       const int fd = openat(folder_.fd(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      if (fd < 0 && errno == ENOENT) continue;  // it was emptied and removed; that is in the folder above, which is listed too
+      if (fd < 0 && errno == ENOENT)
+        continue;  // it was emptied and removed; that is in the folder above, which is listed too
       if (fd < 0) return fail("opening folder " + folder, errno);
       const int error = until_done([&] { return fsync(fd); });
       close(fd);
@@ -309,9 +315,11 @@ class Posix final : public Backend {
       const std::lock_guard lock(cache_mutex_);
       open = used_.size();
     }
-    std::string text = folder_.path() + ", " + std::to_string(open) + " of " + std::to_string(files_max_) + " files open";
+    std::string text =
+        folder_.path() + ", " + std::to_string(open) + " of " + std::to_string(files_max_) + " files open";
     struct statvfs fs;
-    if (fstatvfs(folder_.fd(), &fs) == 0) text += ", " + format_size(std::uint64_t{fs.f_bavail} * fs.f_frsize) + " free";
+    if (fstatvfs(folder_.fd(), &fs) == 0)
+      text += ", " + format_size(std::uint64_t{fs.f_bavail} * fs.f_frsize) + " free";
     if (failed_) text += "; SYNC FAILED, storage is not acknowledged until it is opened again";
     return text;
   }
@@ -328,15 +336,15 @@ class Posix final : public Backend {
     std::chrono::steady_clock::time_point used;
   };
 
-  template <typename F>
-  static int until_done(F&& f) {
+  template <typename F> static int until_done(F&& f) {
     while (f() != 0)
       if (errno != EINTR) return errno;
     return 0;
   }
 
   Error failed() const {
-    return {"store.sync_failed", "the backend posix in " + folder_.path() + " cannot promise storage: " + failure_, "look after the disk, then start the server again"};
+    return {"store.sync_failed", "the backend posix in " + folder_.path() + " cannot promise storage: " + failure_,
+            "look after the disk, then start the server again"};
   }
   Error fail(const std::string& what, int error) {
     failure_ = what + " failed: " + errno_text(error);
@@ -459,7 +467,9 @@ class Posix final : public Backend {
     return exclusive && !made ? Status::exists : Status::ok;
   }
 
-  std::mutex& stripe_of(std::string_view path) { return stripes_[std::hash<std::string_view>{}(path) % stripes_.size()]; }
+  std::mutex& stripe_of(std::string_view path) {
+    return stripes_[std::hash<std::string_view>{}(path) % stripes_.size()];
+  }
 
   // ---- what the next sync() is about
 
@@ -472,7 +482,8 @@ class Posix final : public Backend {
       marked_.push_back(file);
       many = marked_.size() > files_max_;
     }
-    if (many) (void)sync(false);  // else the list would hold ever more descriptors; a failure is told by the next sync()
+    if (many)
+      (void)sync(false);  // else the list would hold ever more descriptors; a failure is told by the next sync()
   }
 
   void note_folders(const std::string& folder, Safety safety) {
@@ -485,7 +496,8 @@ class Posix final : public Backend {
 
   // ---- operations
 
-  static std::size_t write_run(const File& file, std::span<const Op> ops, std::size_t first, std::span<Outcome> outcomes) {
+  static std::size_t write_run(const File& file, std::span<const Op> ops, std::size_t first,
+                               std::span<Outcome> outcomes) {
     iovec vectors[run_ops_max];
     std::size_t n = 0, bytes = 0;
     const std::uint64_t offset = ops[first].offset;
@@ -493,8 +505,9 @@ class Posix final : public Backend {
       const Op& op = ops[first + n];
       vectors[n++] = {const_cast<std::byte*>(op.data.data()), op.data.size()};
       bytes += op.data.size();
-    } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max && ops[first + n].code == Code::object_write &&
-             ops[first + n].offset == offset + bytes && same_object(ops[first + n], ops[first]));
+    } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max &&
+             ops[first + n].code == Code::object_write && ops[first + n].offset == offset + bytes &&
+             same_object(ops[first + n], ops[first]));
     int error = 0;
     std::size_t done = bytes == 0 ? 0 : transfer(pwrite, pwritev, file.fd, vectors, n, offset, error);
     for (std::size_t k = 0; k < n; ++k) {
@@ -510,7 +523,8 @@ class Posix final : public Backend {
     return n;
   }
 
-  static std::size_t read_run(const File& file, std::span<const Op> ops, std::size_t first, std::span<Outcome> outcomes, Arena& arena) {
+  static std::size_t read_run(const File& file, std::span<const Op> ops, std::size_t first, std::span<Outcome> outcomes,
+                              Arena& arena) {
     iovec vectors[run_ops_max];
     struct {
       std::byte* data;
@@ -538,8 +552,9 @@ class Posix final : public Backend {
       vectors[n] = {memory.data(), memory.size()};
       ++n;
       bytes += length;
-    } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max && ops[first + n].code == Code::object_read &&
-             ops[first + n].offset == offset + bytes && same_object(ops[first + n], ops[first]));
+    } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max &&
+             ops[first + n].code == Code::object_read && ops[first + n].offset == offset + bytes &&
+             same_object(ops[first + n], ops[first]));
     int error = 0;
     std::size_t done = bytes == 0 ? 0 : transfer(pread, preadv, file.fd, vectors, n, offset, error);
     for (std::size_t k = 0; k < n; ++k) {
@@ -568,15 +583,20 @@ class Posix final : public Backend {
       held = cached({op.space, op.key});
       file = held.get();
     }
-    const int failed = file ? fstat(file->fd, &about) : fstatat(folder_.fd(), path_of(op.space, op.key).c_str(), &about, AT_SYMLINK_NOFOLLOW);
+    const int failed = file ? fstat(file->fd, &about)
+                            : fstatat(folder_.fd(), path_of(op.space, op.key).c_str(), &about, AT_SYMLINK_NOFOLLOW);
     if (failed) return {errno == ENOENT ? Status::not_found : status_of_errno(errno), 0, 0, {}};
-    return {Status::ok, static_cast<std::uint64_t>(about.st_size), std::int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec, {}};
+    return {Status::ok,
+            static_cast<std::uint64_t>(about.st_size),
+            std::int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec,
+            {}};
   }
 
   Outcome remove(const Op& op, Safety safety) {
     const std::string path = path_of(op.space, op.key);
     const std::lock_guard stripe(stripe_of(path));
-    if (unlinkat(folder_.fd(), path.c_str(), 0) != 0) return {errno == ENOENT ? Status::not_found : status_of_errno(errno), 0, 0, {}};
+    if (unlinkat(folder_.fd(), path.c_str(), 0) != 0)
+      return {errno == ENOENT ? Status::not_found : status_of_errno(errno), 0, 0, {}};
     forget({op.space, op.key});
     const std::string folder(folder_of(path));
     note_folders(folder, safety);
@@ -586,18 +606,20 @@ class Posix final : public Backend {
     });
     if (indexed_) {
       const std::lock_guard lock(index_mutex_);
-      if (const auto found = index_.find(op.space); found != index_.end()) found->second.names.erase(std::string(op.key));
+      if (const auto found = index_.find(op.space); found != index_.end())
+        found->second.names.erase(std::string(op.key));
     }
     return {Status::ok, 0, 0, {}};
   }
 
-  /// Names of a space are read from the folders once and then kept in order, up to date with what is made and removed, until
-  /// nobody has asked for a minute: a listing of many pages would otherwise read every folder for each page.
+  /// Names of a space are read from the folders once and then kept in order, up to date with what is made and removed,
+  /// until nobody has asked for a minute: a listing of many pages would otherwise read every folder for each page.
   Outcome list(const Op& op, Arena& arena) {
     const std::lock_guard lock(index_mutex_);
     auto space = index_.find(op.space);
     if (space == index_.end()) {
-      indexed_ = true;  // before the folders are read: what is made or removed from here on waits for the lock to say so
+      indexed_ =
+          true;  // before the folders are read: what is made or removed from here on waits for the lock to say so
       space = index_.try_emplace(std::string(op.space)).first;
       for (unsigned k = 0; k < 256; ++k) {
         constexpr char digits[] = "0123456789abcdef";
@@ -619,7 +641,8 @@ class Posix final : public Backend {
   }
 
   /// Adds names of `space`; returns 0 or an errno. `before`: the pieces of the name above this folder.
-  int read_folder(const std::string& folder, const std::string& before, std::string_view space, std::set<std::string>& names) {
+  int read_folder(const std::string& folder, const std::string& before, std::string_view space,
+                  std::set<std::string>& names) {
     const int fd = open_file(folder, O_RDONLY | O_DIRECTORY);
     if (fd < 0) return errno == ENOENT ? 0 : errno;
     DIR* dir = fdopendir(fd);
@@ -646,7 +669,8 @@ class Posix final : public Backend {
         continue;
       }
       const std::string full = before + std::string(piece);
-      if (full.starts_with(escaped_space) && unescape(std::string_view(full).substr(escaped_space.size()), key)) names.insert(key);
+      if (full.starts_with(escaped_space) && unescape(std::string_view(full).substr(escaped_space.size()), key))
+        names.insert(key);
     }
     closedir(dir);
     for (const auto& piece : below)
@@ -684,7 +708,8 @@ Result<std::unique_ptr<Backend>> open_posix(const Settings& settings) {
   if (auto ok = no_more_settings(left, "posix", "path, files"); !ok) return ok.error();
   std::size_t n = 512;
   if (!files.empty() && (!number(files, n) || n < 1 || n > 1u << 20))
-    return Error{"store.bad_setting", "the backend posix cannot keep '" + files + "' files open", "files is a number from 1 to 1048576"};
+    return Error{"store.bad_setting", "the backend posix cannot keep '" + files + "' files open",
+                 "files is a number from 1 to 1048576"};
   auto folder = Folder::open(path, "posix", format_version);
   if (!folder) return folder.error();
   return std::unique_ptr<Backend>(std::make_unique<Posix>(std::move(*folder), n));

@@ -1,23 +1,27 @@
 // Schemas and rows in an SQLite database.
 //
 // Settings
-//   path    the folder (required); made where there is none, refused where it holds other things. Of `memory` there is none
+//   path    the folder (required); made where there is none, refused where it holds other things. Of `memory` there is
+//           none
 //   limit   the largest size of the database, 1MiB or more; beyond it no_space. Default: what the disk, or memory, has
 //
 // On disk (version 1): rows.db and its WAL beside the marker and lock of folder.hpp.
 //   schemas(id, space, name, definition)   definition as db.hpp encodes it
-//   r<id>(id, c0, c1, …)                   the rows; column k is field k, without a declared type, so that SQLite keeps values
-//                                          as they are: boolean and integers as INTEGER (uint64 less 2^63, which keeps their
-//                                          order), floats as REAL, text as TEXT, blobs as BLOB. An id is never used again.
+//   r<id>(id, c0, c1, …)                   the rows; column k is field k, without a declared type, so that SQLite keeps
+//                                          values
+//                                          as they are: boolean and integers as INTEGER (uint64 less 2^63, which keeps
+//                                          their order), floats as REAL, text as TEXT, blobs as BLOB. An id is never
+//                                          used again.
 //   r<id>_<k>                              index k
 // No name or value of a client ever becomes part of a statement's text.
 //
-// One transaction stays open between batches, a savepoint makes each batch whole or absent, and a batch sees what was done
-// before it. It is committed, with fsync (WAL, synchronous=FULL), by sync(), by settle(), and when it has grown large.
+// One transaction stays open between batches, a savepoint makes each batch whole or absent, and a batch sees what was
+// done before it. It is committed, with fsync (WAL, synchronous=FULL), by sync(), by settle(), and when it has grown
+// large.
 //   network   in the open transaction: a kill -9 of the server loses what came after the last commit.
 //   storage   after sync(): committed and fsynced.
-// Where the disk or the limit is nearly reached, a batch is committed by itself, so that if it does not fit it alone is undone:
-// SQLite may give up the whole transaction when it meets a full disk.
+// Where the disk or the limit is nearly reached, a batch is committed by itself, so that if it does not fit it alone is
+// undone: SQLite may give up the whole transaction when it meets a full disk.
 #include <sqlite3.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -88,7 +92,8 @@ struct Text {
 
 class Sqlite final : public Backend {
  public:
-  Sqlite(std::optional<Folder> folder, sqlite3* db, std::uint64_t limit) : folder_(std::move(folder)), db_(db), limit_(limit) {}
+  Sqlite(std::optional<Folder> folder, sqlite3* db, std::uint64_t limit)
+      : folder_(std::move(folder)), db_(db), limit_(limit) {}
   ~Sqlite() override {
     (void)settle();
     for (auto& [sql, entry] : statements_) sqlite3_finalize(entry->statement);
@@ -99,13 +104,17 @@ class Sqlite final : public Backend {
 
   /// Once, before the backend is used. SQLITE_OK, or what went wrong.
   int prepare() {
-    // Exclusive locking, before anything looks into the database, keeps the WAL's index in this process's memory; the folder's
-    // lock has others out anyway.
-    std::string setup = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA cache_size=-65536; PRAGMA cache_spill=OFF; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; "
-                        "PRAGMA case_sensitive_like=ON; PRAGMA secure_delete=OFF; ";
+    // Exclusive locking, before anything looks into the database, keeps the WAL's index in this process's memory; the
+    // folder's lock has others out anyway.
+    std::string setup =
+        "PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA cache_size=-65536; PRAGMA cache_spill=OFF; "
+        "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; "
+        "PRAGMA case_sensitive_like=ON; PRAGMA secure_delete=OFF; ";
     if (folder_) setup += "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; ";
     setup += "PRAGMA max_page_count=" + std::to_string(limit_ / page_bytes) + "; ";
-    setup += "CREATE TABLE IF NOT EXISTS schemas(id INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, name BLOB NOT NULL, definition BLOB NOT NULL, UNIQUE(space, name));";
+    setup +=
+        "CREATE TABLE IF NOT EXISTS schemas(id INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, name BLOB NOT "
+        "NULL, definition BLOB NOT NULL, UNIQUE(space, name));";
     if (const int error = sqlite3_exec(db_, setup.c_str(), nullptr, nullptr, nullptr)) return error;
     committed_pages_ = pages();
     if (folder_ && fsync(folder_->fd()) != 0) return SQLITE_IOERR_FSYNC;
@@ -175,14 +184,16 @@ class Sqlite final : public Backend {
     if (!failed_ && dirty_)
       if (const int error = commit()) lose("commit", error);
     if (!failed_) return {};
-    return Error{"store.sync_failed", "the backend sqlite" + where() + " lost what was not on storage yet: " + failure_, "look after the disk, then start the server again"};
+    return Error{"store.sync_failed", "the backend sqlite" + where() + " lost what was not on storage yet: " + failure_,
+                 "look after the disk, then start the server again"};
   }
 
   Result<void> settle() override { return sync(true); }
 
   std::string describe() const override {
     const std::lock_guard lock(mutex_);
-    std::string text = (folder_ ? folder_->path() : std::string("in memory")) + ", " + format_size(pages() * page_bytes);
+    std::string text =
+        (folder_ ? folder_->path() : std::string("in memory")) + ", " + format_size(pages() * page_bytes);
     if (limit_ < unlimited) text += " of " + format_size(limit_);
     if (failed_) text += "; FAILED (" + failure_ + "), open it again";
     return text;
@@ -242,17 +253,19 @@ class Sqlite final : public Backend {
   std::uint64_t pages() const {
     sqlite3_stmt* statement = nullptr;
     std::uint64_t n = 0;
-    if (sqlite3_prepare_v2(db_, "PRAGMA page_count", -1, &statement, nullptr) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
+    if (sqlite3_prepare_v2(db_, "PRAGMA page_count", -1, &statement, nullptr) == SQLITE_OK &&
+        sqlite3_step(statement) == SQLITE_ROW)
       n = static_cast<std::uint64_t>(sqlite3_column_int64(statement, 0));
     sqlite3_finalize(statement);
     return n;
   }
 
-  /// Whether the open transaction and a batch surely fit into limit and disk. An upper bound: splits of pages and indexes
-  /// for what is inserted, the whole database where rows are swept over.
+  /// Whether the open transaction and a batch surely fit into limit and disk. An upper bound: splits of pages and
+  /// indexes for what is inserted, the whole database where rows are swept over.
   bool has_room(std::uint64_t bytes, std::uint64_t writes, bool sweeping) const {
     const std::uint64_t old = committed_pages_ * page_bytes;
-    const std::uint64_t need = 4 * (bytes_ + bytes) + 4 * page_bytes * (writes_ + writes) + (sweeping ? old : 0) + margin_bytes;
+    const std::uint64_t need =
+        4 * (bytes_ + bytes) + 4 * page_bytes * (writes_ + writes) + (sweeping ? old : 0) + margin_bytes;
     if (old + need > limit_) return false;
     if (!folder_) return true;
     struct statvfs fs;
@@ -280,7 +293,9 @@ class Sqlite final : public Backend {
       return found->second->statement;
     }
     sqlite3_stmt* made = nullptr;
-    if (const int error = sqlite3_prepare_v3(db_, sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &made, nullptr)) fail(error);
+    if (const int error = sqlite3_prepare_v3(db_, sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                             &made, nullptr))
+      fail(error);
     used_.push_front({sql, made});
     statements_.emplace(sql, used_.begin());
     while (used_.size() > statements_max) {
@@ -323,7 +338,10 @@ class Sqlite final : public Backend {
       case db::Type::int32: error = sqlite3_bind_int64(statement, at, std::get<std::int32_t>(value)); break;
       case db::Type::uint32: error = sqlite3_bind_int64(statement, at, std::get<std::uint32_t>(value)); break;
       case db::Type::int64: error = sqlite3_bind_int64(statement, at, std::get<std::int64_t>(value)); break;
-      case db::Type::uint64: error = sqlite3_bind_int64(statement, at, static_cast<std::int64_t>(std::get<std::uint64_t>(value) ^ (1ull << 63))); break;
+      case db::Type::uint64:
+        error =
+            sqlite3_bind_int64(statement, at, static_cast<std::int64_t>(std::get<std::uint64_t>(value) ^ (1ull << 63)));
+        break;
       case db::Type::float32: error = sqlite3_bind_double(statement, at, std::get<float>(value)); break;
       case db::Type::float64: error = sqlite3_bind_double(statement, at, std::get<double>(value)); break;
       case db::Type::text: error = bind_text(statement, at, std::get<std::string>(value)); break;
@@ -336,7 +354,8 @@ class Sqlite final : public Backend {
   }
   /// A null pointer would be taken for NULL.
   static int bind_blob(sqlite3_stmt* statement, int at, Bytes blob) {
-    return blob.empty() ? sqlite3_bind_zeroblob(statement, at, 0) : sqlite3_bind_blob(statement, at, blob.data(), static_cast<int>(blob.size()), SQLITE_STATIC);
+    return blob.empty() ? sqlite3_bind_zeroblob(statement, at, 0)
+                        : sqlite3_bind_blob(statement, at, blob.data(), static_cast<int>(blob.size()), SQLITE_STATIC);
   }
 
   static void append(db::Blob& out, sqlite3_stmt* statement, int column, db::Type type) {
@@ -353,7 +372,8 @@ class Sqlite final : public Backend {
       case db::Type::float64: return db::append(out, sqlite3_column_double(statement, column));
       case db::Type::text:
       case db::Type::blob: {
-        const void* bytes = type == db::Type::text ? static_cast<const void*>(sqlite3_column_text(statement, column)) : sqlite3_column_blob(statement, column);
+        const void* bytes = type == db::Type::text ? static_cast<const void*>(sqlite3_column_text(statement, column))
+                                                   : sqlite3_column_blob(statement, column);
         const auto n = static_cast<std::uint32_t>(sqlite3_column_bytes(statement, column));
         const std::size_t at = out.size();
         out.resize(at + 5 + n);
@@ -373,7 +393,8 @@ class Sqlite final : public Backend {
     const auto found = tables_.find(name);
     if (found != tables_.end()) return &found->second;
     const Running select(statement("SELECT id, definition FROM schemas WHERE space = ? AND name = ?"));
-    if (int error = bind_blob(select, 1, bytes_of(op.space)); error || (error = bind_blob(select, 2, bytes_of(op.key)))) fail(error);
+    if (int error = bind_blob(select, 1, bytes_of(op.space)); error || (error = bind_blob(select, 2, bytes_of(op.key))))
+      fail(error);
     const int error = sqlite3_step(select);
     if (error == SQLITE_DONE) return nullptr;
     if (error != SQLITE_ROW) fail(error);
@@ -419,7 +440,8 @@ class Sqlite final : public Backend {
     run_once(sql + ')');
     for (std::size_t k = 0; k < schema->indexes.size(); ++k) {
       const db::Index& index = schema->indexes[k];
-      sql = std::string("CREATE ") + (index.unique ? "UNIQUE " : "") + "INDEX " + rows + '_' + std::to_string(k) + " ON " + rows + '(';
+      sql = std::string("CREATE ") + (index.unique ? "UNIQUE " : "") + "INDEX " + rows + '_' + std::to_string(k) +
+            " ON " + rows + '(';
       for (std::size_t j = 0; j < index.fields.size(); ++j) sql += (j ? ", c" : "c") + std::to_string(index.fields[j]);
       run_once(sql + ')');
     }
@@ -523,7 +545,8 @@ class Sqlite final : public Backend {
           if (!bytes.empty()) bytes.back() = static_cast<decltype(last)>(static_cast<unsigned char>(bytes.back()) + 1);
           return !bytes.empty();
         };
-        const bool bounded = db::type_of(end) == db::Type::text ? next(std::get<std::string>(end), '\xff') : next(std::get<db::Blob>(end), std::byte{0xff});
+        const bool bounded = db::type_of(end) == db::Type::text ? next(std::get<std::string>(end), '\xff')
+                                                                : next(std::get<db::Blob>(end), std::byte{0xff});
         text.sql += bounded ? "(" + name + " >= ? AND " + name + " < ?)" : name + " >= ?";
         text.bound.push_back(std::move(value));
         if (bounded) text.bound.push_back(std::move(end));
@@ -593,9 +616,11 @@ class Sqlite final : public Backend {
     text.sql += " FROM " + table->rows() + " WHERE ";
     where(*table, query.selector, text);
     text.sql += " ORDER BY ";
-    for (const auto& order : query.order) text.sql += column(number_of(*table, order.field, true)) + (order.descending ? " DESC, " : ", ");
+    for (const auto& order : query.order)
+      text.sql += column(number_of(*table, order.field, true)) + (order.descending ? " DESC, " : ", ");
     text.sql += "id LIMIT -1 OFFSET ?";
-    text.bound.push_back(static_cast<std::int64_t>(std::min<std::uint64_t>(op.offset, std::numeric_limits<std::int64_t>::max())));
+    text.bound.push_back(
+        static_cast<std::int64_t>(std::min<std::uint64_t>(op.offset, std::numeric_limits<std::int64_t>::max())));
     const Running running(statement(text.sql));
     bind_all(running, text);
 
@@ -673,17 +698,23 @@ Result<std::unique_ptr<Backend>> open_at(std::optional<Folder> folder, const std
   if (!limit.empty()) {
     const auto size = parse_size(limit);
     if (!size) return size.error();
-    if (*size < 1u << 20) return Error{"store.bad_setting", "a database cannot have the limit " + limit, "limit is a size from 1MiB"};
+    if (*size < 1u << 20)
+      return Error{"store.bad_setting", "a database cannot have the limit " + limit, "limit is a size from 1MiB"};
     limit_bytes = std::min(limit_bytes, *size);
   }
   const std::string path = folder ? folder->path() : "", file = folder ? path + "/rows.db" : ":memory:";
   sqlite3* db = nullptr;
-  int error = sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, nullptr);
+  int error = sqlite3_open_v2(
+      file.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+      nullptr);
   auto backend = std::make_unique<Sqlite>(std::move(folder), db, limit_bytes);
   if (!error) error = backend->prepare();
   if (error)
-    return cannot_open(file, "SQLite says: " + std::string(sqlite3_errstr(error)) + " (code " + std::to_string(sqlite3_extended_errcode(db)) + ", " +
-                                 errno_text(sqlite3_system_errno(db)) + ')', "");
+    return cannot_open(file,
+                       "SQLite says: " + std::string(sqlite3_errstr(error)) + " (code " +
+                           std::to_string(sqlite3_extended_errcode(db)) + ", " + errno_text(sqlite3_system_errno(db)) +
+                           ')',
+                       "");
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

@@ -24,13 +24,15 @@ struct Server {
   Address address;
   unsigned wanted = 0;  ///< roles asked for; 0: those it has
   unsigned roles = 0;
-  std::mutex mutex;     ///< of the vector, not of the connections
+  std::mutex mutex;  ///< of the vector, not of the connections
   std::vector<std::shared_ptr<Connection>> connections;
   std::size_t opening = 0;  ///< connections that are being made
 };
 
 Error nothing_there(Role role) {
-  return {"store.no_server", "no server has the role " + std::string(name_of(role)), "start one with 'sonde store serve --backend " + std::string(name_of(role)) + "=…', or name it with --server"};
+  return {
+      "store.no_server", "no server has the role " + std::string(name_of(role)),
+      "start one with 'sonde store serve --backend " + std::string(name_of(role)) + "=…', or name it with --server"};
 }
 
 }  // namespace
@@ -47,7 +49,8 @@ struct Client::Impl {
   }
   Deadline deadline() const { return config.timeout_s > 0 ? Deadline::in_s(config.timeout_s) : Deadline{}; }
 
-  /// A connection with its mutex held: one with work under way and room for more, an idle one that is alive, or a new one.
+  /// A connection with its mutex held: one with work under way and room for more, an idle one that is alive, or a new
+  /// one.
   Result<std::shared_ptr<Connection>> checkout(Server& server, std::unique_lock<std::mutex>& held) {
     std::shared_ptr<Connection> busy;
     {
@@ -68,7 +71,8 @@ struct Client::Impl {
       if (server.connections.size() + server.opening < config.connections || server.connections.empty())
         ++server.opening;
       else
-        busy = *std::min_element(server.connections.begin(), server.connections.end(), [](const auto& a, const auto& b) { return a.use_count() < b.use_count(); });
+        busy = *std::min_element(server.connections.begin(), server.connections.end(),
+                                 [](const auto& a, const auto& b) { return a.use_count() < b.use_count(); });
     }
     if (busy) {
       const Deadline until = deadline();
@@ -80,7 +84,8 @@ struct Client::Impl {
       }
       if (busy->open() && busy->in_flight() < busy->credits()) return busy;
       held.unlock();
-      return Error{"store.timed_out", "every connection to " + server.address.text() + " is busy", "raise the number of connections, or wait for batches before starting more"};
+      return Error{"store.timed_out", "every connection to " + server.address.text() + " is busy",
+                   "raise the number of connections, or wait for batches before starting more"};
     }
     auto opened = Connection::open(server.address, config, Deadline::in_s(config.connect_timeout_s));
     const std::lock_guard lock(server.mutex);
@@ -110,7 +115,9 @@ struct Client::Impl {
       const bool all = std::any_of(x.ops.begin(), x.ops.end(), [](const Op& op) { return op.code == Code::sync; });
       const bool sync = all || x.safety == Safety::storage;
       bool synced = true;
-      if (sync) trace::call(sonde_store_backend_sync, trace::unknown, trace::unknown, [&] { synced = bool(at.backend->sync(all)); });
+      if (sync)
+        trace::call(sonde_store_backend_sync, trace::unknown, trace::unknown,
+                    [&] { synced = bool(at.backend->sync(all)); });
       for (std::uint32_t k = 0; k < x.size(); ++k) {
         x.outcomes[x.place(k)] = outcomes[k];
         if (!synced && outcomes[k].status == Status::ok) x.outcomes[x.place(k)].status = Status::io_error;
@@ -173,7 +180,9 @@ struct Batch::Impl {
       if (n == 0) return nothing_there(role);
       if (targets[k] < 0) targets[k] = static_cast<std::int16_t>(n == 1 ? 0 : placement(ops[k].space, ops[k].key, n));
       if (static_cast<std::size_t>(targets[k]) >= n)
-        return Error{"store.no_server", "there is no server " + std::to_string(targets[k]) + " of the role " + std::string(name_of(role)), "they are numbered from 0 to " + std::to_string(n - 1)};
+        return Error{"store.no_server",
+                     "there is no server " + std::to_string(targets[k]) + " of the role " + std::string(name_of(role)),
+                     "they are numbered from 0 to " + std::to_string(n - 1)};
     }
     return {};
   }
@@ -199,9 +208,13 @@ struct Batch::Impl {
   }
 
   Result<void> start() {
-    if (ops.empty()) return Error{"store.empty_batch", "the batch has no operations", "add some before run() or start()"};
+    if (ops.empty())
+      return Error{"store.empty_batch", "the batch has no operations", "add some before run() or start()"};
     if (ops.size() > limit::batch_ops)
-      return Error{"store.too_large", "the batch has " + std::to_string(ops.size()) + " operations; allowed: " + std::to_string(limit::batch_ops), "make several batches of them"};
+      return Error{
+          "store.too_large",
+          "the batch has " + std::to_string(ops.size()) + " operations; allowed: " + std::to_string(limit::batch_ops),
+          "make several batches of them"};
     if (started) return Error{"store.started", "the batch was started already", "call clear() to use it again"};
     begin_ns = now_ns();
     if (auto ok = route(); !ok) return ok.error();
@@ -224,14 +237,17 @@ struct Batch::Impl {
     } else {
       for (std::size_t k = 0; k < ops.size(); ++k) {
         const Role role = role_at(k);
-        auto found = std::find_if(to.begin(), to.end(), [&](const auto& t) { return t.first->exchange.role == role && t.second == static_cast<std::size_t>(targets[k]); });
+        auto found = std::find_if(to.begin(), to.end(), [&](const auto& t) {
+          return t.first->exchange.role == role && t.second == static_cast<std::size_t>(targets[k]);
+        });
         if (found == to.end()) found = to.insert(to.end(), {&part_of(role), static_cast<std::size_t>(targets[k])});
         found->first->exchange.places.push_back(static_cast<std::uint32_t>(k));
       }
       // An operation that no server would take: of kv and db it takes its batch with it, as it would there.
       for (auto& [part, server] : to) {
         auto& places = part->exchange.places;
-        const bool bad = std::any_of(places.begin(), places.end(), [&](auto k) { return outcomes[k].status != Status::pending; });
+        const bool bad =
+            std::any_of(places.begin(), places.end(), [&](auto k) { return outcomes[k].status != Status::pending; });
         if (bad && part->exchange.role != Role::data)
           for (const auto k : places)
             if (outcomes[k].status == Status::pending) outcomes[k].status = Status::aborted;
@@ -265,7 +281,9 @@ struct Batch::Impl {
 
   Result<void> wait() {
     if (!started) return Error{"store.not_started", "the batch was not started", "call start() first, or run()"};
-    const Deadline deadline = client->config.timeout_s > 0 ? Deadline{begin_ns + static_cast<std::int64_t>(client->config.timeout_s * 1e9)} : Deadline{};
+    const Deadline deadline = client->config.timeout_s > 0
+                                  ? Deadline{begin_ns + static_cast<std::int64_t>(client->config.timeout_s * 1e9)}
+                                  : Deadline{};
     // All parts go out before the first is waited for.
     if (parts.size() > 1)
       for (auto& part : parts)
@@ -282,9 +300,12 @@ struct Batch::Impl {
       if (x.failed && failure.code.empty() && part->connection) {
         const std::lock_guard turn(part->connection->mutex);
         failure = part->connection->failure();
-        if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; }))
+        if (std::any_of(outcomes.begin(), outcomes.end(),
+                        [](const Outcome& o) { return o.status == Status::timed_out; }))
           failure = part->connection->too_slow(client->config.timeout_s, "timeout_s");
-        if (failure.code.empty()) failure = part->connection->named({"store.bad_frame", "the server left operations of a batch unanswered", "both sides must run the same version of Sonde"});
+        if (failure.code.empty())
+          failure = part->connection->named({"store.bad_frame", "the server left operations of a batch unanswered",
+                                             "both sides must run the same version of Sonde"});
       }
     }
     finished = true;
@@ -302,7 +323,8 @@ std::size_t placement(std::string_view space, std::string_view key, std::size_t 
 Result<BackendSpec> parse_backend(Role role, std::string_view text) {
   BackendSpec spec{role, {}, {}};
   const auto bad = [&](const std::string& why) {
-    return Error{"store.bad_backend", "'" + std::string(text) + "' names no backend: " + why, "write NAME or NAME,SETTING=VALUE,… as posix,path=/scratch/store"};
+    return Error{"store.bad_backend", "'" + std::string(text) + "' names no backend: " + why,
+                 "write NAME or NAME,SETTING=VALUE,… as posix,path=/scratch/store"};
   };
   std::string_view rest = text;
   for (bool first = true; first || !rest.empty(); first = false) {
@@ -316,7 +338,8 @@ Result<BackendSpec> parse_backend(Role role, std::string_view text) {
     }
     const std::size_t eq = word.find('=');
     if (eq == std::string_view::npos || eq == 0) return bad("'" + std::string(word) + "' is no SETTING=VALUE");
-    if (!spec.settings.emplace(word.substr(0, eq), word.substr(eq + 1)).second) return bad("'" + std::string(word.substr(0, eq)) + "' is there twice");
+    if (!spec.settings.emplace(word.substr(0, eq), word.substr(eq + 1)).second)
+      return bad("'" + std::string(word.substr(0, eq)) + "' is there twice");
   }
   return spec;
 }
@@ -330,13 +353,18 @@ Result<Client> Client::open(Config config) {
   auto impl = std::make_shared<Impl>();
   impl->config = std::move(config);
   if (impl->config.servers.empty() == impl->config.embedded.empty())
-    return Error{"store.no_server", impl->config.servers.empty() ? "neither a server nor an embedded backend was named" : "both servers and embedded backends were named", "name one or the other"};
+    return Error{"store.no_server",
+                 impl->config.servers.empty() ? "neither a server nor an embedded backend was named"
+                                              : "both servers and embedded backends were named",
+                 "name one or the other"};
   if (impl->config.connections == 0) impl->config.connections = 1;
   for (const auto& spec : impl->config.embedded) {
     auto backend = open_backend(spec.role, spec.name, spec.settings);
     if (!backend) return backend.error();
     auto& place = impl->local[static_cast<std::size_t>(spec.role)];
-    if (place) return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)), "name one a role"};
+    if (place)
+      return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)),
+                   "name one a role"};
     place = std::make_unique<Local>();
     place->caps = (*backend)->caps();
     place->backend = std::move(*backend);
@@ -352,7 +380,9 @@ Result<Client> Client::open(Config config) {
         unsigned found = 0;
         for (const Role role : {Role::data, Role::kv, Role::db})
           if (name == name_of(role)) found = bit(role);
-        if (!found) return Error{"store.bad_address", "'" + std::string(name) + "' in '" + text + "' is no role", "write data@HOST:PORT, or data+kv@HOST:PORT; the roles are data, kv, db"};
+        if (!found)
+          return Error{"store.bad_address", "'" + std::string(name) + "' in '" + text + "' is no role",
+                       "write data@HOST:PORT, or data+kv@HOST:PORT; the roles are data, kv, db"};
         server->wanted |= found;
       }
       rest.remove_prefix(at + 1);
@@ -369,7 +399,10 @@ Result<Client> Client::open(Config config) {
     for (const Role role : {Role::data, Role::kv, Role::db}) {
       const bool has = server->roles & bit(role), wants = server->wanted == 0 || server->wanted & bit(role);
       if (server->wanted && wants && !has)
-        return Error{"store.no_server", "the server at " + server->address.text() + " does not have the role " + std::string(name_of(role)), "start it with --backend " + std::string(name_of(role)) + "=…"};
+        return Error{
+            "store.no_server",
+            "the server at " + server->address.text() + " does not have the role " + std::string(name_of(role)),
+            "start it with --backend " + std::string(name_of(role)) + "=…"};
       if (has && wants) impl->by_role[static_cast<std::size_t>(role)].push_back(server.get());
     }
   }
@@ -402,14 +435,14 @@ Result<void> Client::flush() {
         continue;
       }
       auto drained = c->drain(impl_->deadline());
-      if (drained)
-        lost += *drained;
-      else if (failure.code.empty())
-        failure = drained.error();
+      if (drained) lost += *drained;
+      else if (failure.code.empty()) failure = drained.error();
     }
   }
   if (!failure.code.empty()) return failure;
-  if (lost) return Error{"store.lost", std::to_string(lost) + " operations without acknowledgement failed since the last flush", "use the safety level 'network' to learn which and why"};
+  if (lost)
+    return Error{"store.lost", std::to_string(lost) + " operations without acknowledgement failed since the last flush",
+                 "use the safety level 'network' to learn which and why"};
   return {};
 }
 
@@ -421,7 +454,9 @@ Result<void> Client::sync() {
       b.impl_->targets.push_back(static_cast<std::int16_t>(k));
       b.impl_->sync_role = role;
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b.failed()) return Error{"store.io_error", "a server could not bring everything to stable storage: " + b.why(0), "see its status"};
+      if (b.failed())
+        return Error{"store.io_error", "a server could not bring everything to stable storage: " + b.why(0),
+                     "see its status"};
     }
   return {};
 }
@@ -439,8 +474,8 @@ struct Pages {
 
 }  // namespace
 
-Result<void> Client::scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only, std::string_view after,
-                              const std::function<bool(std::string_view, Bytes)>& each) {
+Result<void> Client::scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only,
+                              std::string_view after, const std::function<bool(std::string_view, Bytes)>& each) {
   const Role role = code == Code::kv_scan ? Role::kv : Role::data;
   std::vector<Pages> servers(impl_->count(role));
   if (servers.empty()) return nothing_there(role);
@@ -457,11 +492,15 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
       op.flags = keys_only ? flag::keys_only : 0;
       b.add(op, static_cast<int>(k));
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b[0].status != Status::ok) return Error{"store." + std::string(name_of(b[0].status)), "cannot list '" + std::string(space) + "': " + b.why(0), "see the server's status"};
+      if (b[0].status != Status::ok)
+        return Error{"store." + std::string(name_of(b[0].status)),
+                     "cannot list '" + std::string(space) + "': " + b.why(0), "see the server's status"};
       p.packed.assign(b[0].data.begin(), b[0].data.end());
       p.more = b[0].time_ns != 0;
       p.at = 0;
-      if (!unpack_pairs(p.packed, p.entries)) return Error{"store.bad_frame", "a server's list is cut short", "both sides must run the same version of Sonde"};
+      if (!unpack_pairs(p.packed, p.entries))
+        return Error{"store.bad_frame", "a server's list is cut short",
+                     "both sides must run the same version of Sonde"};
       if (p.entries.empty()) p.more = false;
       if (!p.entries.empty()) p.after = p.entries.back().first;
     }
@@ -490,8 +529,10 @@ Result<void> Client::scan(std::string_view space, std::string_view prefix, bool 
   return scan_all(Code::kv_scan, space, prefix, keys_only, after, each);
 }
 
-Result<void> Client::list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view)>& each, std::string_view after) {
-  return scan_all(Code::object_list, space, prefix, true, after, [&](std::string_view name, Bytes) { return each(name); });
+Result<void> Client::list(std::string_view space, std::string_view prefix,
+                          const std::function<bool(std::string_view)>& each, std::string_view after) {
+  return scan_all(Code::object_list, space, prefix, true, after,
+                  [&](std::string_view name, Bytes) { return each(name); });
 }
 
 Result<std::vector<ServerInfo>> Client::status() {
@@ -536,11 +577,20 @@ std::size_t Batch::add(const Op& op, int server) {
   return b.ops.size() - 1;
 }
 
-std::size_t Batch::put(std::string_view space, std::string_view key, Bytes value, std::uint8_t flags) { return add({Code::kv_put, flags, space, key, 0, 0, value, {}}); }
-std::size_t Batch::get(std::string_view space, std::string_view key, MutableBytes into) { return add({Code::kv_get, 0, space, key, 0, 0, {}, into}); }
-std::size_t Batch::remove(std::string_view space, std::string_view key) { return add({Code::kv_remove, 0, space, key, 0, 0, {}, {}}); }
-std::size_t Batch::create(std::string_view space, std::string_view object, std::uint8_t flags) { return add({Code::object_create, flags, space, object, 0, 0, {}, {}}); }
-std::size_t Batch::write(std::string_view space, std::string_view object, std::uint64_t offset, Bytes data, std::uint8_t flags) {
+std::size_t Batch::put(std::string_view space, std::string_view key, Bytes value, std::uint8_t flags) {
+  return add({Code::kv_put, flags, space, key, 0, 0, value, {}});
+}
+std::size_t Batch::get(std::string_view space, std::string_view key, MutableBytes into) {
+  return add({Code::kv_get, 0, space, key, 0, 0, {}, into});
+}
+std::size_t Batch::remove(std::string_view space, std::string_view key) {
+  return add({Code::kv_remove, 0, space, key, 0, 0, {}, {}});
+}
+std::size_t Batch::create(std::string_view space, std::string_view object, std::uint8_t flags) {
+  return add({Code::object_create, flags, space, object, 0, 0, {}, {}});
+}
+std::size_t Batch::write(std::string_view space, std::string_view object, std::uint64_t offset, Bytes data,
+                         std::uint8_t flags) {
   return add({Code::object_write, flags, space, object, offset, 0, data, {}});
 }
 std::size_t Batch::read(std::string_view space, std::string_view object, std::uint64_t offset, MutableBytes into) {
@@ -549,15 +599,22 @@ std::size_t Batch::read(std::string_view space, std::string_view object, std::ui
 std::size_t Batch::read(std::string_view space, std::string_view object, std::uint64_t offset, std::uint64_t length) {
   return add({Code::object_read, 0, space, object, offset, length, {}, {}});
 }
-std::size_t Batch::status(std::string_view space, std::string_view object) { return add({Code::object_status, 0, space, object, 0, 0, {}, {}}); }
-std::size_t Batch::truncate(std::string_view space, std::string_view object, std::uint64_t size) { return add({Code::object_truncate, 0, space, object, 0, size, {}, {}}); }
-std::size_t Batch::remove_object(std::string_view space, std::string_view object) { return add({Code::object_remove, 0, space, object, 0, 0, {}, {}}); }
+std::size_t Batch::status(std::string_view space, std::string_view object) {
+  return add({Code::object_status, 0, space, object, 0, 0, {}, {}});
+}
+std::size_t Batch::truncate(std::string_view space, std::string_view object, std::uint64_t size) {
+  return add({Code::object_truncate, 0, space, object, 0, size, {}, {}});
+}
+std::size_t Batch::remove_object(std::string_view space, std::string_view object) {
+  return add({Code::object_remove, 0, space, object, 0, 0, {}, {}});
+}
 
 Result<void> Batch::start() {
   trace::Asked asked;
   for (const Op& op : impl_->ops) asked.add(op);
   Result<void> ok;
-  trace::call(asked.of(sonde_store_start_read, sonde_store_start_write, sonde_store_start_other), asked.bytes, 0, [&] { ok = impl_->start(); });
+  trace::call(asked.of(sonde_store_start_read, sonde_store_start_write, sonde_store_start_other), asked.bytes, 0,
+              [&] { ok = impl_->start(); });
   return ok;
 }
 Result<void> Batch::wait() {
@@ -616,7 +673,13 @@ std::string Batch::why(std::size_t k) const {
   const std::string text = explain(outcome);
   const auto& servers = impl_->client->by_role[static_cast<std::size_t>(impl_->role_at(k))];
   switch (outcome.status) {
-    case Status::ok: case Status::not_found: case Status::exists: case Status::invalid: case Status::too_large: case Status::aborted: case Status::pending: return text;
+    case Status::ok:
+    case Status::not_found:
+    case Status::exists:
+    case Status::invalid:
+    case Status::too_large:
+    case Status::aborted:
+    case Status::pending: return text;
     default: break;
   }
   const auto target = static_cast<std::size_t>(impl_->targets[k]);
@@ -625,7 +688,9 @@ std::string Batch::why(std::size_t k) const {
 const Op& Batch::op(std::size_t k) const { return impl_->ops[k]; }
 
 std::size_t Batch::failed() const {
-  return static_cast<std::size_t>(std::count_if(impl_->outcomes.begin(), impl_->outcomes.end(), [](const Outcome& o) { return o.status != Status::ok && o.status != Status::pending; }));
+  return static_cast<std::size_t>(std::count_if(impl_->outcomes.begin(), impl_->outcomes.end(), [](const Outcome& o) {
+    return o.status != Status::ok && o.status != Status::pending;
+  }));
 }
 
 Timing Batch::timing() const {

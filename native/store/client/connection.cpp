@@ -85,7 +85,8 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
     reap();
   }
   if (last_kind_ != kind)
-    return named({"store.bad_frame", "the server answered with something that was not asked for", "both sides must run the same version of Sonde"});
+    return named({"store.bad_frame", "the server answered with something that was not asked for",
+                  "both sides must run the same version of Sonde"});
   return wire::decode_text(bytes_of(last_text_));
 }
 
@@ -94,43 +95,63 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   gather_ = config.link.gather;
   const std::string own_nonce = auth::nonce();
   number_ = trace::connection(own_nonce);
-  wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
+  wire::Text hello{{"client", client_name()},
+                   {"nonce", own_nonce},
+                   {"auth", config.auth},
+                   {"transport", config.transport},
+                   {"checksum", checksum_ ? "all" : "head"},
+                   {"link", encode_style(config.link)}};
   link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
   link_->flush();
   auto challenge = heard(wire::Kind::challenge, deadline, connecting);
   if (!challenge) return challenge.error();
   const std::string method(wire::text_value(*challenge, "auth")), server_nonce(wire::text_value(*challenge, "nonce"));
   if (!config.auth.empty() && config.auth != method)
-    return Error{"store.denied", "the server at " + address.text() + " asks for the authentication '" + method + "', not '" + config.auth + "'", "leave --auth out, or start the server with --auth " + config.auth};
+    return Error{
+        "store.denied",
+        "the server at " + address.text() + " asks for the authentication '" + method + "', not '" + config.auth + "'",
+        "leave --auth out, or start the server with --auth " + config.auth};
   wire::Text proof;
   std::string token;
   if (method == "token") {
     if (config.token_file.empty())
-      return Error{"store.denied", "the server at " + address.text() + " asks for a token", "give the file that it was started with: --token-file FILE"};
+      return Error{"store.denied", "the server at " + address.text() + " asks for a token",
+                   "give the file that it was started with: --token-file FILE"};
     auto read = auth::read_token(config.token_file, false);
     if (!read) return read.error();
     token = *read;
     proof.emplace_back("proof", auth::token_proof(token, "client", own_nonce, server_nonce));
   } else if (method == "munge") {
-    // The server says what a credential is made over. It is a nonce and nothing else: other programs take credentials for other texts.
-    if (!auth::is_nonce(server_nonce)) return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it", "both sides must run the same version of Sonde"});
+    // The server says what a credential is made over. It is a nonce and nothing else: other programs take credentials
+    // for other texts.
+    if (!auth::is_nonce(server_nonce))
+      return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it",
+                    "both sides must run the same version of Sonde"});
     auto credential = auth::munge_credential(server_nonce);
     if (!credential) return credential.error();
     proof.emplace_back("proof", *credential);
   } else if (method != "none") {
-    return Error{"store.denied", "the server at " + address.text() + " asks for the authentication '" + method + "', which this client does not know", "use a client of the server's version"};
+    return Error{"store.denied",
+                 "the server at " + address.text() + " asks for the authentication '" + method +
+                     "', which this client does not know",
+                 "use a client of the server's version"};
   }
   link_->send(plain_frame(wire::Kind::proof, bytes_of(wire::encode_text(proof))));
   link_->flush();
   auto welcome = heard(wire::Kind::welcome, deadline, connecting);
   if (!welcome) return welcome.error();
-  if (method == "token" && !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, "server", own_nonce, server_nonce)))
-    return Error{"store.denied", "the server at " + address.text() + " does not know the token: it is not the one that was meant", "check address and token file"};
+  if (method == "token" &&
+      !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, "server", own_nonce, server_nonce)))
+    return Error{"store.denied",
+                 "the server at " + address.text() + " does not know the token: it is not the one that was meant",
+                 "check address and token file"};
   const std::string_view roles = wire::text_value(*welcome, "roles");
   for (const Role role : {Role::data, Role::kv, Role::db})
-    if ((',' + std::string(roles) + ',').find(',' + std::string(name_of(role)) + ',') != std::string::npos) roles_ |= 1u << static_cast<unsigned>(role);
+    if ((',' + std::string(roles) + ',').find(',' + std::string(name_of(role)) + ',') != std::string::npos)
+      roles_ |= 1u << static_cast<unsigned>(role);
   credits_ = std::max<std::size_t>(1, number(wire::text_value(*welcome, "credits"), 64, 4096));
-  frame_data_ = std::max<std::size_t>(4096, number(wire::text_value(*welcome, "frame_data"), wire::frame_data_default, wire::data_bytes_max));
+  frame_data_ = std::max<std::size_t>(
+      4096, number(wire::text_value(*welcome, "frame_data"), wire::frame_data_default, wire::data_bytes_max));
   if (config.transport != "tcp") {
     auto transport = open_transport(config.transport);
     if (!transport) return transport.error();
@@ -146,13 +167,13 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   return {};
 }
 
-bool Connection::idle_for(double seconds) const { return now_ns() - used_ns_ > static_cast<std::int64_t>(seconds * 1e9); }
+bool Connection::idle_for(double seconds) const {
+  return now_ns() - used_ns_ > static_cast<std::int64_t>(seconds * 1e9);
+}
 
 void Connection::send_held() {
-  if (const std::size_t held = link_->backlog())
-    trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
-  else
-    link_->flush();
+  if (const std::size_t held = link_->backlog()) trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
+  else link_->flush();
 }
 
 void Connection::await(Deadline deadline) {
@@ -176,8 +197,8 @@ void Connection::start(Exchange& x) {
   x.id = next_id_++;
   trace::Asked asked;
   for (std::uint32_t k = 0; k < x.size(); ++k) asked.add(x.ops[x.place(k)]);
-  trace::call(asked.of(sonde_store_message_read, sonde_store_message_write, sonde_store_message_other), asked.bytes, trace::request(number_, x.id),
-              [&] { send_message(x, begin); });
+  trace::call(asked.of(sonde_store_message_read, sonde_store_message_write, sonde_store_message_other), asked.bytes,
+              trace::request(number_, x.id), [&] { send_message(x, begin); });
 }
 
 void Connection::send_message(Exchange& x, std::int64_t begin) {
@@ -197,7 +218,8 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
   std::size_t data = 0;
   std::int64_t in_link_ns = 0;
   const auto emit = [&](bool last) {
-    h.flags = static_cast<std::uint16_t>((last ? 0 : wire::more) | (answered ? 0 : wire::no_reply) | (checksum_ ? wire::data_sum : 0));
+    h.flags = static_cast<std::uint16_t>((last ? 0 : wire::more) | (answered ? 0 : wire::no_reply) |
+                                         (checksum_ ? wire::data_sum : 0));
     h.ops = table_.ops();
     h.table_bytes = static_cast<std::uint32_t>(table_.bytes());
     h.data_bytes = static_cast<std::uint32_t>(data);
@@ -237,7 +259,9 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
     r.length = op.code == Code::kv_get ? op.into.size() : op.length;
     Bytes left = op.data;
     do {
-      if (table_.ops() == wire::frame_ops_max || table_.bytes() + wire::record_bytes + limit::space_bytes + limit::object_name_bytes + 8 > wire::table_bytes_max ||
+      if (table_.ops() == wire::frame_ops_max ||
+          table_.bytes() + wire::record_bytes + limit::space_bytes + limit::object_name_bytes + 8 >
+              wire::table_bytes_max ||
           data == frame_data_ || (data && data + left.size() > frame_data_ && left.size() <= frame_data_))
         emit(false);
       const std::size_t n = std::min(left.size(), frame_data_ - data);
@@ -247,8 +271,7 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
         // Neighbours in memory travel as one segment, unless each piece is to go by itself.
         if (gather_ && !out.segments.empty() && out.segments.back().data() + out.segments.back().size() == left.data())
           out.segments.back() = {out.segments.back().data(), out.segments.back().size() + n};
-        else
-          out.segments.push_back(left.first(n));
+        else out.segments.push_back(left.first(n));
       }
       data += n;
       r.offset += n;
@@ -278,14 +301,16 @@ void Connection::progress() {
   used_ns_ = now_ns();
   link_->progress();
   // The fabric may not notice that its peer is gone; the TCP connection does.
-  if (open_ && control_ && exchanges_.empty() && !control_->heard()) close(control_->last_words().empty() ? "the server ended the connection" : control_->last_words());
+  if (open_ && control_ && exchanges_.empty() && !control_->heard())
+    close(control_->last_words().empty() ? "the server ended the connection" : control_->last_words());
   reap();
 }
 
 void Connection::wait(Exchange& x, Deadline deadline) {
   if (open_) send_held();
   reap();
-  // Waiting comes first: a link that has something returns from it at once, and one that has not need not be asked twice.
+  // Waiting comes first: a link that has something returns from it at once, and one that has not need not be asked
+  // twice.
   for (bool looked = false; !x.done.load(std::memory_order_acquire); looked = true) {
     if (looked && deadline.passed()) {
       for (std::uint32_t k = 0; k < x.size(); ++k)
@@ -323,8 +348,7 @@ std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer
 static void join(std::vector<iovec>& places, std::byte* to, std::size_t bytes) {
   if (!places.empty() && static_cast<std::byte*>(places.back().iov_base) + places.back().iov_len == to)
     places.back().iov_len += bytes;
-  else
-    places.push_back({to, bytes});
+  else places.push_back({to, bytes});
 }
 
 bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<iovec>& places) {
@@ -332,7 +356,8 @@ bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<io
   const auto found = exchanges_.find(h.id);
   if (found == exchanges_.end() || !wire::read_answers(h, table, answers_)) return false;
   Exchange& x = *found->second;
-  // An answer for an operation that another answer of this frame speaks of too would go to the same place: leave that to frame().
+  // An answer for an operation that another answer of this frame speaks of too would go to the same place: leave that
+  // to frame().
   std::uint32_t before = 0;
   for (std::size_t n = 0; n < answers_.size(); ++n) {
     const auto& a = answers_[n];
@@ -355,11 +380,10 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
       const std::uint32_t k = x.place(a.index + n);
       Outcome& out = x.outcomes[k];
       const bool first = out.status == Status::pending;
-      // Of a read or write in pieces the value is what stands from its beginning on: what comes behind a piece that failed is not counted.
-      if (first || !adds_up(x.ops[k].code))
-        out.value = a.value;
-      else if (out.status == Status::ok)
-        out.value += a.value;
+      // Of a read or write in pieces the value is what stands from its beginning on: what comes behind a piece that
+      // failed is not counted.
+      if (first || !adds_up(x.ops[k].code)) out.value = a.value;
+      else if (out.status == Status::ok) out.value += a.value;
       if (first || out.status == Status::ok) out.status = a.status;
       out.time_ns = a.time_ns;
       if (a.data_bytes == 0) continue;
@@ -392,7 +416,8 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     lost_ += h.lost;
     // place() read the table of what is placed, and nothing else came since.
     auto read = placed ? Result<void>() : wire::read_answers(h, table, answers_);
-    if (read && std::any_of(answers_.begin(), answers_.end(), [&](const auto& a) { return a.index + a.run > x.size(); }))
+    if (read &&
+        std::any_of(answers_.begin(), answers_.end(), [&](const auto& a) { return a.index + a.run > x.size(); }))
       read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
     if (!read) return close(read.error().what);
     std::uint32_t sum = wire::crc32c(table);
@@ -401,7 +426,8 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
         joined_.clear();
         for (const auto& a : answers_)
           if (a.data_bytes) join(joined_, room_for(x, x.place(a.index), a), a.data_bytes);
-        for (const iovec& piece : joined_) sum = wire::crc32c({static_cast<const std::byte*>(piece.iov_base), piece.iov_len}, sum);
+        for (const iovec& piece : joined_)
+          sum = wire::crc32c({static_cast<const std::byte*>(piece.iov_base), piece.iov_len}, sum);
       } else {
         sum = wire::crc32c(data, sum);
       }
@@ -419,8 +445,10 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     case wire::Kind::goodbye:
     case wire::Kind::fault: {
       const auto text = wire::decode_text(data);
-      const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"), hint = wire::text_value(text, "hint");
-      failure_ = named(code.empty() ? Error{"store.disconnected", "the server ended the connection: " + std::string(text_of(data)), ""}
+      const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"),
+                             hint = wire::text_value(text, "hint");
+      failure_ = named(code.empty() ? Error{"store.disconnected",
+                                            "the server ended the connection: " + std::string(text_of(data)), ""}
                                     : Error{std::string(code), std::string(what), std::string(hint)});
       return close(failure_.what);
     }

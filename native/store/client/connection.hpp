@@ -14,11 +14,12 @@ namespace sonde::store {
 
 /// One message: the operations of a batch for one role of one server.
 struct Exchange {
-  std::span<const Op> ops;               ///< of the whole batch
+  std::span<const Op> ops;  ///< of the whole batch
   std::span<Outcome> outcomes;
-  std::vector<std::uint32_t> places;     ///< in the batch, of each operation of this message; empty: all of them
-  std::vector<std::uint64_t> got;        ///< bytes received so far, by operation of the batch; empty until data comes in pieces
-  std::vector<std::uint64_t> room;       ///< bytes taken for them from `arena`
+  std::vector<std::uint32_t> places;  ///< in the batch, of each operation of this message; empty: all of them
+  std::vector<std::uint64_t>
+      got;  ///< bytes received so far, by operation of the batch; empty until data comes in pieces
+  std::vector<std::uint64_t> room;  ///< bytes taken for them from `arena`
   Arena* arena = nullptr;
   Role role{};
   Safety safety{};
@@ -27,7 +28,7 @@ struct Exchange {
   std::int64_t serialise_ns = 0;
   std::uint32_t wait_us = 0, backend_us = 0;
   std::uint64_t id = 0;
-  bool failed = false;                   ///< the connection broke first
+  bool failed = false;  ///< the connection broke first
   std::atomic<bool> done = false;
 
   /// For another message; vectors keep their memory.
@@ -81,11 +82,12 @@ class Connection final : public Sink {
   const Error& failure() const { return failure_; }
   /// An error of this connection, which says whose it is.
   Error named(Error error) const;
-  /// The error of a server that has not answered within `seconds`. `option`: which of Config's would let it have longer.
+  /// The error of a server that has not answered within `seconds`. `option`: which of Config's would let it have
+  /// longer.
   Error too_slow(double seconds, const char* option) const;
 
   // Without:
-  unsigned roles() const { return roles_; }   ///< bit 1 << Role
+  unsigned roles() const { return roles_; }  ///< bit 1 << Role
   std::size_t credits() const { return credits_; }
   LinkInfo info() const { return link_ ? link_->info() : LinkInfo{}; }
 
@@ -116,7 +118,7 @@ class Connection final : public Sink {
   Link* link_ = nullptr;
   std::unordered_map<std::uint64_t, Exchange*> exchanges_;
   std::uint64_t next_id_ = 1;
-  std::uint64_t number_ = 0;    ///< trace::connection
+  std::uint64_t number_ = 0;  ///< trace::connection
   std::uint64_t lost_ = 0;
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;

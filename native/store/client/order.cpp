@@ -16,8 +16,11 @@ std::vector<std::string_view> with_role(std::string_view list, Role role) {
     list.remove_prefix(std::min(end + 1, list.size()));
     const std::size_t at = word.find('@');
     const std::string_view address = at == std::string_view::npos ? word : word.substr(at + 1);
-    const std::string roles = at == std::string_view::npos ? std::string(name_of(role)) : std::string(word.substr(0, at));
-    if (('+' + roles + '+').find('+' + std::string(name_of(role)) + '+') != std::string::npos && std::find(out.begin(), out.end(), address) == out.end()) out.push_back(address);
+    const std::string roles =
+        at == std::string_view::npos ? std::string(name_of(role)) : std::string(word.substr(0, at));
+    if (('+' + roles + '+').find('+' + std::string(name_of(role)) + '+') != std::string::npos &&
+        std::find(out.begin(), out.end(), address) == out.end())
+      out.push_back(address);
   }
   return out;
 }
@@ -39,7 +42,9 @@ std::string order_of(const Client& client) {
 bool other_order(std::string_view then, std::string_view now) {
   for (const Role role : {Role::data, Role::kv}) {
     auto a = with_role(then, role), b = with_role(now, role);
-    const auto common = [](auto& list, const auto& other) { std::erase_if(list, [&](auto word) { return std::find(other.begin(), other.end(), word) == other.end(); }); };
+    const auto common = [](auto& list, const auto& other) {
+      std::erase_if(list, [&](auto word) { return std::find(other.begin(), other.end(), word) == other.end(); });
+    };
     common(a, b);
     common(b, a);
     if (a != b) return true;
@@ -49,7 +54,8 @@ bool other_order(std::string_view then, std::string_view now) {
 
 Result<std::optional<std::string>> found_anywhere(Client& client, std::string_view space, std::string_view key) {
   Batch batch = client.batch();
-  for (std::size_t k = 0; k < client.servers(Role::kv); ++k) batch.add({Code::kv_get, 0, space, key, 0, 0, {}, {}}, static_cast<int>(k));
+  for (std::size_t k = 0; k < client.servers(Role::kv); ++k)
+    batch.add({Code::kv_get, 0, space, key, 0, 0, {}, {}}, static_cast<int>(k));
   if (auto ok = batch.run(); !ok) return ok.error();
   for (std::size_t k = 0; k < batch.size(); ++k)
     if (batch[k].status == Status::ok) return std::optional<std::string>(text_of(batch[k].data));
@@ -58,8 +64,11 @@ Result<std::optional<std::string>> found_anywhere(Client& client, std::string_vi
 
 Error wrong_order(const Client& client, const std::string& what, std::string_view then) {
   const std::string now = spaced(order_of(client));
-  if (then.empty()) return {"store.other_servers", what + " is there, but not on the server that it has by the order " + now, "name the servers in the order in which they were named when it was stored"};
-  return {"store.other_servers", what + " was stored on the servers " + spaced(then) + ", and named are " + now, "name the same in the same order: their order says where it lies"};
+  if (then.empty())
+    return {"store.other_servers", what + " is there, but not on the server that it has by the order " + now,
+            "name the servers in the order in which they were named when it was stored"};
+  return {"store.other_servers", what + " was stored on the servers " + spaced(then) + ", and named are " + now,
+          "name the same in the same order: their order says where it lies"};
 }
 
 }  // namespace sonde::store

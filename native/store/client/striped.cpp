@@ -16,13 +16,20 @@ namespace sonde::store {
 namespace {
 
 Error failed(Status status, const std::string& why, const char* verb, std::string_view space, std::string_view name) {
-  return {"store." + std::string(name_of(status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + why, "see the server's status"};
+  return {"store." + std::string(name_of(status)),
+          std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + why,
+          "see the server's status"};
 }
-Error failed(const Batch& batch, std::size_t k, const char* verb, std::string_view space, std::string_view name) { return failed(batch[k].status, batch.why(k), verb, space, name); }
-Error failed(Status status, const char* verb, std::string_view space, std::string_view name) { return failed(status, std::string(explain(status)), verb, space, name); }
+Error failed(const Batch& batch, std::size_t k, const char* verb, std::string_view space, std::string_view name) {
+  return failed(batch[k].status, batch.why(k), verb, space, name);
+}
+Error failed(Status status, const char* verb, std::string_view space, std::string_view name) {
+  return failed(status, std::string(explain(status)), verb, space, name);
+}
 
 Error bad_distribution(const std::string& text, const std::string& why) {
-  return {"store.bad_distribution", "the distribution '" + text + "' cannot be used: " + why, "write round-robin,block=1MiB,start=0 or single,server=2 or weighted,block=4MiB,weights=1:2:1"};
+  return {"store.bad_distribution", "the distribution '" + text + "' cannot be used: " + why,
+          "write round-robin,block=1MiB,start=0 or single,server=2 or weighted,block=4MiB,weights=1:2:1"};
 }
 
 /// The servers of the blocks of one turn: block b has server turn[b % turn.size()].
@@ -41,8 +48,8 @@ std::vector<unsigned> turn_of(const Distribution& d, unsigned servers) {
 /// Where a block lies among those of its server: how many of them come before it.
 struct Layout {
   std::vector<unsigned> turn;
-  std::vector<std::uint64_t> before;      ///< in this turn, of the same server
-  std::vector<std::uint64_t> per_turn;    ///< by server
+  std::vector<std::uint64_t> before;    ///< in this turn, of the same server
+  std::vector<std::uint64_t> per_turn;  ///< by server
 
   Layout(const Distribution& d, unsigned servers) : turn(turn_of(d, servers)), per_turn(servers) {
     for (const unsigned server : turn) before.push_back(per_turn[server]++);
@@ -58,7 +65,8 @@ struct Layout {
 std::string Distribution::text() const {
   switch (kind) {
     case Kind::single: return "single,server=" + std::to_string(start);
-    case Kind::round_robin: return "round-robin,block=" + std::to_string(block_bytes) + ",start=" + std::to_string(start);
+    case Kind::round_robin:
+      return "round-robin,block=" + std::to_string(block_bytes) + ",start=" + std::to_string(start);
     case Kind::weighted: break;
   }
   std::string list;
@@ -74,14 +82,10 @@ Result<Distribution> Distribution::parse(std::string_view text) {
     const std::string_view word = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (first) {
-      if (word == "single")
-        d.kind = Kind::single;
-      else if (word == "round-robin")
-        d.kind = Kind::round_robin;
-      else if (word == "weighted")
-        d.kind = Kind::weighted;
-      else
-        return bad_distribution(whole, "it begins with none of round-robin, single, weighted");
+      if (word == "single") d.kind = Kind::single;
+      else if (word == "round-robin") d.kind = Kind::round_robin;
+      else if (word == "weighted") d.kind = Kind::weighted;
+      else return bad_distribution(whole, "it begins with none of round-robin, single, weighted");
       continue;
     }
     const std::size_t eq = word.find('=');
@@ -98,7 +102,8 @@ Result<Distribution> Distribution::parse(std::string_view text) {
         unsigned w = 0;
         const auto [stop, why] = std::from_chars(value.data(), value.data() + value.size(), w);
         const bool more = stop != value.data() + value.size();
-        if (why != std::errc{} || (more && *stop != ':') || w > 1000) return bad_distribution(whole, "weights are numbers up to 1000 with colons between them");
+        if (why != std::errc{} || (more && *stop != ':') || w > 1000)
+          return bad_distribution(whole, "weights are numbers up to 1000 with colons between them");
         d.weights.push_back(w);
         value.remove_prefix(static_cast<std::size_t>(stop - value.data()) + (more ? 1 : 0));
       }
@@ -122,8 +127,7 @@ std::vector<Piece> pieces_of(const Distribution& d, unsigned servers, std::uint6
     const std::uint64_t local = layout.local(block) * d.block_bytes + inside;
     if (!pieces.empty() && pieces.back().server == server && pieces.back().offset + pieces.back().bytes == local)
       pieces.back().bytes += n;
-    else
-      pieces.push_back({server, local, at, n});
+    else pieces.push_back({server, local, at, n});
     at += n;
   }
   return pieces;
@@ -138,7 +142,8 @@ std::uint64_t whole_size(const Distribution& d, const std::vector<std::uint64_t>
     const std::uint64_t local = (sizes[server] - 1) / d.block_bytes, inside = (sizes[server] - 1) % d.block_bytes;
     const std::uint64_t turns = local / layout.per_turn[server], in_turn = local % layout.per_turn[server];
     for (std::size_t k = 0; k < layout.turn.size(); ++k)
-      if (layout.turn[k] == server && layout.before[k] == in_turn) size = std::max(size, (turns * layout.turn.size() + k) * d.block_bytes + inside + 1);
+      if (layout.turn[k] == server && layout.before[k] == in_turn)
+        size = std::max(size, (turns * layout.turn.size() + k) * d.block_bytes + inside + 1);
   }
   return size;
 }
@@ -152,20 +157,31 @@ std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, 
   const Layout layout(d, servers);
   const std::uint64_t blocks = size / d.block_bytes, rest = size % d.block_bytes, turns = blocks / layout.turn.size();
   for (unsigned k = 0; k < servers; ++k) sizes[k] = turns * layout.per_turn[k] * d.block_bytes;
-  for (std::uint64_t b = turns * layout.turn.size(); b < blocks; ++b) sizes[layout.turn[b % layout.turn.size()]] += d.block_bytes;
+  for (std::uint64_t b = turns * layout.turn.size(); b < blocks; ++b)
+    sizes[layout.turn[b % layout.turn.size()]] += d.block_bytes;
   if (rest) sizes[layout.turn[blocks % layout.turn.size()]] += rest;
   return sizes;
 }
 
-Error Striped::failed(const Batch& batch, std::size_t k, const char* verb) const { return store::failed(batch, k, verb, shown_.first, shown_.second); }
-Error Striped::absent(const char* verb) const { return store::failed(Status::not_found, verb, shown_.first, shown_.second); }
+Error Striped::failed(const Batch& batch, std::size_t k, const char* verb) const {
+  return store::failed(batch, k, verb, shown_.first, shown_.second);
+}
+Error Striped::absent(const char* verb) const {
+  return store::failed(Status::not_found, verb, shown_.first, shown_.second);
+}
 
 Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
   const auto servers = static_cast<unsigned>(client.servers(Role::data));
-  if (servers == 0) return Error{"store.no_server", "no server has the role data", "start one with 'sonde store serve --backend data=…'"};
-  if (d.start >= servers) return bad_distribution(d.text(), "there is no server " + std::to_string(d.start) + ": they are numbered from 0 to " + std::to_string(servers - 1));
-  if (d.kind == Distribution::Kind::weighted && (d.weights.size() != servers || std::accumulate(d.weights.begin(), d.weights.end(), 0u) == 0))
-    return bad_distribution(d.text(), "it needs a weight for each of the " + std::to_string(servers) + " servers, not all of them 0");
+  if (servers == 0)
+    return Error{"store.no_server", "no server has the role data",
+                 "start one with 'sonde store serve --backend data=…'"};
+  if (d.start >= servers)
+    return bad_distribution(d.text(), "there is no server " + std::to_string(d.start) +
+                                          ": they are numbered from 0 to " + std::to_string(servers - 1));
+  if (d.kind == Distribution::Kind::weighted &&
+      (d.weights.size() != servers || std::accumulate(d.weights.begin(), d.weights.end(), 0u) == 0))
+    return bad_distribution(
+        d.text(), "it needs a weight for each of the " + std::to_string(servers) + " servers, not all of them 0");
   if (d.block_bytes == 0) return bad_distribution(d.text(), "a block has at least one byte");
   return Striped(client, std::move(space), std::move(name), std::move(d), servers);
 }
@@ -186,7 +202,8 @@ Striped::Range Striped::each_piece(Batch& batch, Code code, std::uint64_t offset
 }
 
 Striped::Range Striped::write(Batch& batch, std::uint64_t offset, Bytes data) const {
-  return each_piece(batch, Code::object_write, offset, data.size(), [&](Op& op, const Piece& p) { op.data = data.subspan(p.at, p.bytes); });
+  return each_piece(batch, Code::object_write, offset, data.size(),
+                    [&](Op& op, const Piece& p) { op.data = data.subspan(p.at, p.bytes); });
 }
 
 Striped::Range Striped::read(Batch& batch, std::uint64_t offset, MutableBytes into) const {
@@ -196,7 +213,8 @@ Striped::Range Striped::read(Batch& batch, std::uint64_t offset, MutableBytes in
   });
 }
 
-Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std::uint64_t offset, MutableBytes into) const {
+Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std::uint64_t offset,
+                                           MutableBytes into) const {
   const auto pieces = pieces_of(distribution_, servers_, offset, into.size());
   std::uint64_t end = 0;
   bool is_short = false, any = pieces.empty();
@@ -220,7 +238,8 @@ Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std:
   return std::max(end, info->size <= offset ? 0 : std::min<std::uint64_t>(into.size(), info->size - offset));
 }
 
-Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::uint64_t>& lengths, Safety safety, bool may_miss) {
+Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::uint64_t>& lengths, Safety safety,
+                          bool may_miss) {
   Batch batch = client_->batch(safety);
   std::size_t there = 0;
   for (unsigned k = 0; k < servers_; ++k) {
@@ -234,20 +253,27 @@ Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::
     batch.add(op, static_cast<int>(k));
   }
   if (auto ok = batch.run(); !ok) return ok.error();
-  const char* verb = code == Code::object_create ? "create" : code == Code::object_remove ? "remove" : "change the size of";
+  const char* verb = code == Code::object_create   ? "create"
+                     : code == Code::object_remove ? "remove"
+                                                   : "change the size of";
   for (std::size_t k = 0; k < batch.size(); ++k) {
     if (batch[k].status == Status::ok) ++there;
-    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch, k, verb);
+    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) &&
+        batch[k].status != Status::pending)
+      return failed(batch, k, verb);
   }
   if (may_miss && there == 0 && safety != Safety::none) return absent(verb);
   return {};
 }
 
-Result<void> Striped::create(bool exclusive, Safety safety) { return all(Code::object_create, exclusive ? flag::exclusive : 0, {}, safety, false); }
+Result<void> Striped::create(bool exclusive, Safety safety) {
+  return all(Code::object_create, exclusive ? flag::exclusive : 0, {}, safety, false);
+}
 Result<void> Striped::remove(Safety safety) { return all(Code::object_remove, 0, {}, safety, true); }
 
 Result<void> Striped::truncate(std::uint64_t size, Safety safety) {
-  if (auto ok = all(Code::object_create, 0, {}, Safety::network, false); !ok) return ok.error();  // a server without a piece must know its length too
+  if (auto ok = all(Code::object_create, 0, {}, Safety::network, false); !ok)
+    return ok.error();  // a server without a piece must know its length too
   return all(Code::object_truncate, 0, piece_sizes(distribution_, servers_, size), safety, false);
 }
 
@@ -299,23 +325,35 @@ namespace {
 constexpr std::string_view items_space = "sonde.items";
 
 /// A collection's name may not hold the byte that ends it.
-std::string item_key(std::string_view collection, std::string_view name) { return std::string(collection) + '\0' + std::string(name); }
+std::string item_key(std::string_view collection, std::string_view name) {
+  return std::string(collection) + '\0' + std::string(name);
+}
 
-/// The object that holds an item's bytes. A length in front, because an object's name may hold any byte that could part two.
-std::string bytes_name(std::string_view collection, std::string_view name) { return std::to_string(collection.size()) + ':' + std::string(collection) + std::string(name); }
+/// The object that holds an item's bytes. A length in front, because an object's name may hold any byte that could part
+/// two.
+std::string bytes_name(std::string_view collection, std::string_view name) {
+  return std::to_string(collection.size()) + ':' + std::string(collection) + std::string(name);
+}
 
 /// What kv or data servers would refuse, before either is asked for anything.
 Result<void> allowed(std::string_view collection, std::string_view name, std::string_view value) {
   for (const auto& [text, what] : {std::pair(collection, "collection"), std::pair(name, "item")})
     if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
-      return Error{"store.bad_name", std::string("byte ") + std::to_string(at) + " of the name of the " + what + " is NUL: '" + std::string(text.substr(0, at)) + "…'",
+      return Error{"store.bad_name",
+                   std::string("byte ") + std::to_string(at) + " of the name of the " + what + " is NUL: '" +
+                       std::string(text.substr(0, at)) + "…'",
                    "names of collections and items may have any byte but NUL"};
   const std::string key = item_key(collection, name);
   if (key.size() > limit::key_bytes)
-    return Error{"store.too_large", "the names of collection and item have " + std::to_string(key.size() - 1) + " bytes together; allowed: " + std::to_string(limit::key_bytes - 1),
+    return Error{"store.too_large",
+                 "the names of collection and item have " + std::to_string(key.size() - 1) +
+                     " bytes together; allowed: " + std::to_string(limit::key_bytes - 1),
                  "shorten one of them"};
   if (value.size() > limit::value_bytes)
-    return Error{"store.too_large", "the metadata of the item takes " + std::to_string(value.size()) + " bytes; allowed: " + std::to_string(limit::value_bytes), "keep what is large in the item's bytes"};
+    return Error{"store.too_large",
+                 "the metadata of the item takes " + std::to_string(value.size()) +
+                     " bytes; allowed: " + std::to_string(limit::value_bytes),
+                 "keep what is large in the item's bytes"};
   return {};
 }
 
@@ -334,22 +372,25 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-/// Lines "distribution=…", "created=…", "stripes=" the number of data servers, "servers=" their order where there are several,
-/// then the metadata as "m.NAME=VALUE"; backslash, newline and = are escaped.
+/// Lines "distribution=…", "created=…", "stripes=" the number of data servers, "servers=" their order where there are
+/// several, then the metadata as "m.NAME=VALUE"; backslash, newline and = are escaped.
 std::string Item::encode() const {
-  std::string out = "distribution=" + data_.distribution().text() + "\ncreated=" + std::to_string(created_ns_) + "\nstripes=" + std::to_string(data_.servers()) + "\n";
+  std::string out = "distribution=" + data_.distribution().text() + "\ncreated=" + std::to_string(created_ns_) +
+                    "\nstripes=" + std::to_string(data_.servers()) + "\n";
   if (!order_.empty()) out += "servers=" + escaped(order_) + "\n";
   for (const auto& [name, value] : metadata_) out += "m." + escaped(name) + "=" + escaped(value) + "\n";
   return out;
 }
 
-Result<Striped> Item::bytes_of_item(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution) {
+Result<Striped> Item::bytes_of_item(Client& client, std::string_view collection, std::string_view name,
+                                    const Distribution& distribution) {
   auto data = Striped::make(client, std::string(items_space), bytes_name(collection, name), distribution);
   if (data) data->show_as(collection, name);
   return data;
 }
 
-Result<Item> Item::create(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution, Metadata metadata, Safety safety) {
+Result<Item> Item::create(Client& client, std::string_view collection, std::string_view name,
+                          const Distribution& distribution, Metadata metadata, Safety safety) {
   auto data = bytes_of_item(client, collection, name, distribution);
   if (!data) return data.error();
   Item item(client, std::string(collection), std::string(name), *data);
@@ -365,8 +406,8 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   if (auto ok = there.run(); !ok) return ok.error();
   if (there[0].status == Status::ok) return failed(Status::exists, "create the item", collection, name);
   if (there[0].status != Status::not_found) return failed(there, 0, "create the item", collection, name);
-  // The description last, for it is what others see: where that fails, empty bytes are left, which the next create takes over. To
-  // remove them could take those of somebody who has made the same item meanwhile.
+  // The description last, for it is what others see: where that fails, empty bytes are left, which the next create
+  // takes over. To remove them could take those of somebody who has made the same item meanwhile.
   if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
   Batch batch = client.batch(safety);
   batch.put(items_space, item_key(collection, name), bytes_of(value), flag::exclusive);
@@ -393,12 +434,9 @@ Result<Described> described(std::string_view record) {
     std::string* to = &key;
     std::size_t k = 0;
     for (; k < record.size() && record[k] != '\n'; ++k) {
-      if (record[k] == '\\' && k + 1 < record.size())
-        *to += record[++k] == 'n' ? '\n' : record[k];
-      else if (record[k] == '=' && to == &key)
-        to = &value;
-      else
-        *to += record[k];
+      if (record[k] == '\\' && k + 1 < record.size()) *to += record[++k] == 'n' ? '\n' : record[k];
+      else if (record[k] == '=' && to == &key) to = &value;
+      else *to += record[k];
     }
     record.remove_prefix(std::min(k + 1, record.size()));
     if (key == "distribution") {
@@ -421,7 +459,8 @@ Result<Described> described(std::string_view record) {
 }  // namespace
 
 Result<Item> Item::open(Client& client, std::string_view collection, std::string_view name) {
-  const std::string called = "the item '" + std::string(name) + "' in '" + std::string(collection) + "'", key = item_key(collection, name);
+  const std::string called = "the item '" + std::string(name) + "' in '" + std::string(collection) + "'",
+                    key = item_key(collection, name);
   Batch batch = client.batch();
   batch.get(items_space, key);
   if (auto ok = batch.run(); !ok) return ok.error();
@@ -437,7 +476,8 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
   auto there = described(text_of(batch[0].data));
   if (!there) return there.error();
   const bool spread = (*there).distribution.kind != Distribution::Kind::single;
-  if (other_order((*there).order, order_of(client)) || (spread && (*there).stripes > 1 && (*there).stripes != client.servers(Role::data)))
+  if (other_order((*there).order, order_of(client)) ||
+      (spread && (*there).stripes > 1 && (*there).stripes != client.servers(Role::data)))
     return wrong_order(client, called, (*there).order);
   auto data = bytes_of_item(client, collection, name, (*there).distribution);
   if (!data) return data.error();

@@ -6,7 +6,7 @@
 namespace sonde::store::conformance {
 
 struct Check {
-  std::string name;     ///< "kv: an exclusive put that fails undoes its batch"
+  std::string name;  ///< "kv: an exclusive put that fails undoes its batch"
   bool passed = false;
   std::string message;  ///< what was expected and what was seen; empty where it passed
 };

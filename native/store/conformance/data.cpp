@@ -45,11 +45,14 @@ Op remove(std::string_view key) { return make(Code::object_remove, key); }
 
 void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what) {
   suite.expect(found.status, Status::ok, what);
-  suite.expect(text_of(found.data) == wanted, what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
-  suite.expect(found.value == wanted.size(), what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
+  suite.expect(text_of(found.data) == wanted,
+               what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
+  suite.expect(found.value == wanted.size(),
+               what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
 }
 
-std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::string_view prefix, std::uint64_t page) {
+std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::string_view prefix,
+                                  std::uint64_t page) {
   std::vector<std::string> names;
   std::string after;
   for (;;) {
@@ -64,7 +67,8 @@ std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::
     suite.expect(pairs.size() == got.one().value, "value is not the number of names");
     suite.expect(!page || pairs.size() <= page, "a page holds more than was asked for");
     for (const auto& [name, value] : pairs) {
-      suite.expect(names.empty() || names.back() < name, "a list is not in rising order, or a page begins before the last one's end");
+      suite.expect(names.empty() || names.back() < name,
+                   "a list is not in rising order, or a page begins before the last one's end");
       names.emplace_back(name);
     }
     if (!got.one().time_ns) return names;
@@ -75,7 +79,9 @@ std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::
 
 /// Names that bring out what a backend makes of them.
 std::vector<std::string> hard_names() {
-  std::vector<std::string> names{".", "..", "...", "/", "/etc/passwd", "../up", "a/b", "a", "a ", " a", "A", "~", "+", "%", "%2F", "%00", "a~", "a+b", "x\n", "\t", "\\", "ä", "*", "'", "\""};
+  std::vector<std::string> names{".",   "..", "...", "/", "/etc/passwd", "../up", "a/b", "a",  "a ",
+                                 " a",  "A",  "~",   "+", "%",           "%2F",   "%00", "a~", "a+b",
+                                 "x\n", "\t", "\\",  "ä", "*",           "'",     "\""};
   std::string every;
   for (int c = 1; c < 256; ++c) every += static_cast<char>(c);
   names.push_back(every);
@@ -94,8 +100,10 @@ std::vector<std::string> hard_names() {
 void check_data(Suite& suite) {
   if (!suite.caps().keeps) {
     suite.check("every write is ok and every read gives zeros", [&] {
-      const Answers got = suite.run({create("k"), write("k", 0, "abc"), read("k", 0, 3), truncate("k", 1), remove("k")});
-      for (const Outcome& outcome : got.outcomes) suite.expect(outcome.status, Status::ok, "a backend that keeps nothing");
+      const Answers got =
+          suite.run({create("k"), write("k", 0, "abc"), read("k", 0, 3), truncate("k", 1), remove("k")});
+      for (const Outcome& outcome : got.outcomes)
+        suite.expect(outcome.status, Status::ok, "a backend that keeps nothing");
       suite.expect(got[1].value == 3, "a write's value is the number of bytes");
       expect_text(suite, got[2], std::string(3, 0), "read");
     });
@@ -103,12 +111,15 @@ void check_data(Suite& suite) {
   }
 
   suite.check("what is not there is not found", [&] {
-    const Answers got = suite.run({read("none", 0, 1), status("none"), remove("none"), truncate("none", 0), write("none", 0, "x", flag::must_exist), status("none")});
-    for (const Outcome& outcome : got.outcomes) suite.expect(outcome.status, Status::not_found, "an object that was never made");
+    const Answers got = suite.run({read("none", 0, 1), status("none"), remove("none"), truncate("none", 0),
+                                   write("none", 0, "x", flag::must_exist), status("none")});
+    for (const Outcome& outcome : got.outcomes)
+      suite.expect(outcome.status, Status::not_found, "an object that was never made");
   });
 
   suite.check("create makes an empty object, and is no error where there is one", [&] {
-    const Answers got = suite.run({create("create"), status("create"), write("create", 0, "abc"), create("create"), read("create", 0, 9)});
+    const Answers got = suite.run(
+        {create("create"), status("create"), write("create", 0, "abc"), create("create"), read("create", 0, 9)});
     suite.expect(got[0].status, Status::ok, "create");
     suite.expect(got[1].status == Status::ok && got[1].value == 0, "a new object is empty");
     suite.expect(got[3].status, Status::ok, "create again");
@@ -119,7 +130,8 @@ void check_data(Suite& suite) {
     suite.expect(suite.status(create("exclusive", flag::exclusive)), Status::ok, "first");
     suite.expect(suite.status(create("exclusive", flag::exclusive)), Status::exists, "second");
     suite.expect(suite.status(write("exclusive2", 0, "x")), Status::ok, "write");
-    const Answers got = suite.run({create("exclusive2", flag::exclusive), remove("exclusive2"), create("exclusive2", flag::exclusive), status("exclusive2")});
+    const Answers got = suite.run({create("exclusive2", flag::exclusive), remove("exclusive2"),
+                                   create("exclusive2", flag::exclusive), status("exclusive2")});
     suite.expect(got[0].status, Status::exists, "of an object made by a write");
     suite.expect(got[2].status, Status::ok, "after a remove");
     suite.expect(got[3].value == 0, "what was removed is back");
@@ -132,8 +144,9 @@ void check_data(Suite& suite) {
   });
 
   suite.check("writes overlap, extend, and leave holes that read as zeros", [&] {
-    const Answers got = suite.run({write("holes", 0, "abcdef"), write("holes", 3, "XYZ!"), read("holes", 0, 100), write("holes", 200000, "end"), status("holes"),
-                                   read("holes", 0, 10), read("holes", 199990, 100), read("holes", 65530, 12)});
+    const Answers got = suite.run({write("holes", 0, "abcdef"), write("holes", 3, "XYZ!"), read("holes", 0, 100),
+                                   write("holes", 200000, "end"), status("holes"), read("holes", 0, 10),
+                                   read("holes", 199990, 100), read("holes", 65530, 12)});
     for (const std::size_t k : {0u, 1u, 3u}) suite.expect(got[k].status, Status::ok, "write");
     suite.expect(got[1].value == 4, "a write's value is the number of bytes written");
     expect_text(suite, got[2], "abcXYZ!", "overlapping writes");
@@ -144,8 +157,9 @@ void check_data(Suite& suite) {
   });
 
   suite.check("reads at and beyond the end are short, not errors", [&] {
-    const Answers got = suite.run({write("end", 0, "12345"), read("end", 0, 5), read("end", 4, 5), read("end", 5, 1), read("end", 1000, 1), read("end", 0, 0),
-                                   read("end", limit::object_bytes - 1, 1), read("end", 2, limit::object_bytes - 2)});
+    const Answers got = suite.run({write("end", 0, "12345"), read("end", 0, 5), read("end", 4, 5), read("end", 5, 1),
+                                   read("end", 1000, 1), read("end", 0, 0), read("end", limit::object_bytes - 1, 1),
+                                   read("end", 2, limit::object_bytes - 2)});
     expect_text(suite, got[1], "12345", "the whole");
     expect_text(suite, got[2], "5", "the last byte");
     expect_text(suite, got[3], "", "at the end");
@@ -164,8 +178,10 @@ void check_data(Suite& suite) {
 
   suite.check("truncate cuts; what grows again reads as zeros", [&] {
     const std::string text = pattern(150000, 1);
-    const Answers got = suite.run({write("cut", 0, text), truncate("cut", 70001), status("cut"), truncate("cut", 150000), read("cut", 0, 70001), read("cut", 70001, 100000),
-                                   truncate("cut", 0), status("cut"), write("cut", 10, "x"), read("cut", 0, 100), truncate("cut", 4), read("cut", 0, 100)});
+    const Answers got =
+        suite.run({write("cut", 0, text), truncate("cut", 70001), status("cut"), truncate("cut", 150000),
+                   read("cut", 0, 70001), read("cut", 70001, 100000), truncate("cut", 0), status("cut"),
+                   write("cut", 10, "x"), read("cut", 0, 100), truncate("cut", 4), read("cut", 0, 100)});
     suite.expect(got[1].status == Status::ok && got[1].value == 70001, "truncate's value is the new size");
     suite.expect(got[2].value == 70001, "size after truncate");
     expect_text(suite, got[4], std::string_view(text).substr(0, 70001), "what was kept");
@@ -183,18 +199,21 @@ void check_data(Suite& suite) {
     suite.expect(got[1].status == Status::ok && got[1].value == 3, "size");
     const std::int64_t s = got[1].time_ns / 1'000'000'000;
     // File systems take their time from the kernel's tick, which may lag by one.
-    suite.expect(s >= before.tv_sec - 1 && s <= after.tv_sec + 1, "time is " + std::to_string(got[1].time_ns) + " ns since 1970");
+    suite.expect(s >= before.tv_sec - 1 && s <= after.tv_sec + 1,
+                 "time is " + std::to_string(got[1].time_ns) + " ns since 1970");
   });
 
   suite.check("remove: the object is gone, and a new one of its name is empty", [&] {
-    const Answers got = suite.run({write("gone", 0, "abc"), remove("gone"), status("gone"), read("gone", 0, 1), remove("gone"), write("gone", 1, "z"), read("gone", 0, 9)});
+    const Answers got = suite.run({write("gone", 0, "abc"), remove("gone"), status("gone"), read("gone", 0, 1),
+                                   remove("gone"), write("gone", 1, "z"), read("gone", 0, 9)});
     suite.expect(got[1].status, Status::ok, "remove");
     for (const std::size_t k : {2u, 3u, 4u}) suite.expect(got[k].status, Status::not_found, "after remove");
     expect_text(suite, got[6], std::string(1, 0) + "z", "the new one");
   });
 
   suite.check("what fails leaves the other operations alone", [&] {
-    const Answers got = suite.run({write("alone", 0, "a"), read("alone-none", 0, 1), create("alone", flag::exclusive), write("alone", 1, "b"), read("alone", 0, 9)});
+    const Answers got = suite.run({write("alone", 0, "a"), read("alone-none", 0, 1), create("alone", flag::exclusive),
+                                   write("alone", 1, "b"), read("alone", 0, 9)});
     suite.expect(got[0].status, Status::ok, "before");
     suite.expect(got[1].status, Status::not_found, "a read of none");
     suite.expect(got[2].status, Status::exists, "an exclusive create");
@@ -206,14 +225,18 @@ void check_data(Suite& suite) {
     const std::string text = pattern(1000 * 512, 2);
     std::vector<Op> ops;
     const auto at = [](std::size_t k) { return (k * 7919 % 1000) * 512; };
-    for (std::size_t k = 0; k < 1000; ++k) ops.push_back(write("batch", k * 512, std::string_view(text).substr(k * 512, 512)));
-    for (std::size_t k = 0; k < 1000; ++k) ops.push_back(write("scatter", at(k), std::string_view(text).substr(at(k), 512)));
+    for (std::size_t k = 0; k < 1000; ++k)
+      ops.push_back(write("batch", k * 512, std::string_view(text).substr(k * 512, 512)));
+    for (std::size_t k = 0; k < 1000; ++k)
+      ops.push_back(write("scatter", at(k), std::string_view(text).substr(at(k), 512)));
     const Answers written = suite.run(ops);
-    for (const Outcome& outcome : written.outcomes) suite.expect(outcome.status == Status::ok && outcome.value == 512, "write");
+    for (const Outcome& outcome : written.outcomes)
+      suite.expect(outcome.status == Status::ok && outcome.value == 512, "write");
     ops.clear();
     for (std::size_t k = 0; k < 1000; ++k) ops.push_back(read("batch", k * 512, 512));
     const Answers got = suite.run(ops);
-    for (std::size_t k = 0; k < 1000; ++k) expect_text(suite, got[k], std::string_view(text).substr(k * 512, 512), "read " + std::to_string(k));
+    for (std::size_t k = 0; k < 1000; ++k)
+      expect_text(suite, got[k], std::string_view(text).substr(k * 512, 512), "read " + std::to_string(k));
     const Answers one = suite.run({read("scatter", 0, text.size())});
     expect_text(suite, one[0], text, "the scattered one as a whole");
   });
@@ -221,7 +244,8 @@ void check_data(Suite& suite) {
   suite.check("a batch that goes to and fro between objects", [&] {
     std::vector<Op> ops;
     for (int k = 0; k < 50; ++k) ops.insert(ops.end(), {write("to", k, "t"), write("fro", k, "f")});
-    ops.insert(ops.end(), {read("to", 0, 99), read("fro", 0, 99), remove("to"), write("fro", 0, "F"), status("to"), read("fro", 0, 2)});
+    ops.insert(ops.end(), {read("to", 0, 99), read("fro", 0, 99), remove("to"), write("fro", 0, "F"), status("to"),
+                           read("fro", 0, 2)});
     const Answers got = suite.run(ops);
     expect_text(suite, got[100], std::string(50, 't'), "to");
     expect_text(suite, got[101], std::string(50, 'f'), "fro");
@@ -230,7 +254,8 @@ void check_data(Suite& suite) {
   });
 
   suite.check("reads that run over the end of the object in a batch", [&] {
-    const Answers got = suite.run({write("over", 0, "0123456789"), read("over", 0, 4), read("over", 4, 4), read("over", 8, 4), read("over", 12, 4)});
+    const Answers got = suite.run({write("over", 0, "0123456789"), read("over", 0, 4), read("over", 4, 4),
+                                   read("over", 8, 4), read("over", 12, 4)});
     expect_text(suite, got[1], "0123", "first");
     expect_text(suite, got[2], "4567", "second");
     expect_text(suite, got[3], "89", "the one that ends early");
@@ -279,14 +304,16 @@ void check_data(Suite& suite) {
     names.erase(std::unique(names.begin(), names.end()), names.end());
     for (const std::uint64_t page : {0u, 1u, 7u}) {
       const auto listed = list_all(suite, "conformance/\xff", "", page);
-      suite.expect(listed == names, "listed " + std::to_string(listed.size()) + " of " + std::to_string(names.size()) + " names, or in another order, in pages of " + std::to_string(page));
+      suite.expect(listed == names, "listed " + std::to_string(listed.size()) + " of " + std::to_string(names.size()) +
+                                        " names, or in another order, in pages of " + std::to_string(page));
     }
     for (const auto& name : names) {
       Op op = remove(name);
       op.space = "conformance/\xff";
       suite.expect(suite.status(op), Status::ok, "remove " + shown(name));
     }
-    suite.expect(list_all(suite, "conformance/\xff", "", 0).empty(), "names are listed after their objects were removed");
+    suite.expect(list_all(suite, "conformance/\xff", "", 0).empty(),
+                 "names are listed after their objects were removed");
   });
 
   suite.check("the longest space, and one that looks like a path", [&] {
@@ -350,7 +377,8 @@ void check_data(Suite& suite) {
     Op op = make(Code::object_list, "");
     op.space = "conformance-pages";
     const Answers first = suite.run({op});
-    suite.expect(first.one().data.size() <= scan_bytes_max, "one answer holds " + std::to_string(first.one().data.size()) + " bytes");
+    suite.expect(first.one().data.size() <= scan_bytes_max,
+                 "one answer holds " + std::to_string(first.one().data.size()) + " bytes");
     suite.expect(first.one().time_ns == 1, "it does not say that more follow");
     suite.expect(list_all(suite, "conformance-pages", "", 0) == names, "the pages together are not all");
   });
@@ -377,12 +405,18 @@ void check_data(Suite& suite) {
         Arena arena;
         for (unsigned k = 0; k < 60; ++k) {
           const std::string mine = "thread" + std::to_string(seed), text = pattern(700, seed * 1000 + k);
-          const Op ops[] = {write(mine, 0, text), read(mine, 0, 700), write("shared", seed * 700, text), read("shared", seed * 700, 700),
-                            make(Code::object_list, "thread"), create("fleeting"), remove("fleeting")};
+          const Op ops[] = {write(mine, 0, text),
+                            read(mine, 0, 700),
+                            write("shared", seed * 700, text),
+                            read("shared", seed * 700, 700),
+                            make(Code::object_list, "thread"),
+                            create("fleeting"),
+                            remove("fleeting")};
           Outcome outcomes[std::size(ops)];
           backend.execute(ops, k % 2 ? Safety::storage : Safety::network, outcomes, arena);
           for (std::size_t j = 0; j < 5; ++j) wrong += outcomes[j].status != Status::ok;
-          wrong += outcomes[5].status != Status::ok || (outcomes[6].status != Status::ok && outcomes[6].status != Status::not_found);
+          wrong += outcomes[5].status != Status::ok ||
+                   (outcomes[6].status != Status::ok && outcomes[6].status != Status::not_found);
           wrong += text_of(outcomes[1].data) != text || text_of(outcomes[3].data) != text;
           if (k % 16 == 0) wrong += !backend.sync(k % 32 == 0);
           arena.clear();
@@ -397,19 +431,23 @@ void check_data(Suite& suite) {
   if (suite.caps().durable)
     suite.check("what was synced is there when it is opened again", [&] {
       const std::string text = pattern(100000, 3);
-      std::vector<Op> ops{write("kept", 0, text), create("kept-empty"), write("kept-cut", 0, text), truncate("kept-cut", 5), write("kept-gone", 0, "x"), remove("kept-gone")};
+      std::vector<Op> ops{write("kept", 0, text),  create("kept-empty"),       write("kept-cut", 0, text),
+                          truncate("kept-cut", 5), write("kept-gone", 0, "x"), remove("kept-gone")};
       const Answers written = suite.run(ops, Safety::storage);
       for (const Outcome& outcome : written.outcomes) suite.expect(outcome.status, Status::ok, "write");
       if (auto synced = suite.backend().sync(false); !synced) throw Failed(synced.error().what);
       suite.expect(suite.status(write("kept-network", 0, "n")), Status::ok, "write");
       suite.open();
-      const Answers got = suite.run({read("kept", 0, 200000), status("kept-empty"), read("kept-cut", 0, 9), status("kept-gone"), read("kept-network", 0, 9)});
+      const Answers got = suite.run({read("kept", 0, 200000), status("kept-empty"), read("kept-cut", 0, 9),
+                                     status("kept-gone"), read("kept-network", 0, 9)});
       expect_text(suite, got[0], text, "an object");
       suite.expect(got[1].status == Status::ok && got[1].value == 0, "an empty object");
       expect_text(suite, got[2], std::string_view(text).substr(0, 5), "an object cut short");
       suite.expect(got[3].status, Status::not_found, "a removed object");
       expect_text(suite, got[4], "n", "what was settled");
-      suite.expect(list_all(suite, space, "kept", 0) == std::vector<std::string>{"kept", "kept-cut", "kept-empty", "kept-network"}, "the list");
+      suite.expect(list_all(suite, space, "kept", 0) ==
+                       std::vector<std::string>{"kept", "kept-cut", "kept-empty", "kept-network"},
+                   "the list");
     });
 }
 

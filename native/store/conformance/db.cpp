@@ -42,15 +42,27 @@ struct Ops {
 };
 
 Schema every_type() {
-  return {{{"b", Type::boolean}, {"i", Type::int32}, {"u", Type::uint32}, {"I", Type::int64}, {"U", Type::uint64}, {"f", Type::float32}, {"d", Type::float64}, {"t", Type::text}, {"x", Type::blob}},
+  return {{{"b", Type::boolean},
+           {"i", Type::int32},
+           {"u", Type::uint32},
+           {"I", Type::int64},
+           {"U", Type::uint64},
+           {"f", Type::float32},
+           {"d", Type::float64},
+           {"t", Type::text},
+           {"x", Type::blob}},
           {{{3}, false}, {{7, 1}, false}, {{4}, false}}};
 }
 
-Schema people() { return {{{"name", Type::text}, {"age", Type::int32}, {"seen", Type::uint64}}, {{{0}, true}, {{1}, false}}}; }
+Schema people() {
+  return {{{"name", Type::text}, {"age", Type::int32}, {"seen", Type::uint64}}, {{{0}, true}, {{1}, false}}};
+}
 
 Rows three() {
   return {{"name", "age", "seen"},
-          {{std::string("ada"), std::int32_t{36}, std::uint64_t{1}}, {std::string("Bob"), std::int32_t{-1}, std::uint64_t{1} << 63}, {std::string("eve"), Value{}, ~std::uint64_t{0}}}};
+          {{std::string("ada"), std::int32_t{36}, std::uint64_t{1}},
+           {std::string("Bob"), std::int32_t{-1}, std::uint64_t{1} << 63},
+           {std::string("eve"), Value{}, ~std::uint64_t{0}}}};
 }
 
 struct Table {
@@ -64,7 +76,9 @@ struct Table {
     got.outcomes[0].data = {};
     return got.one();
   }
-  void ok(Code code, Blob data, const std::string& what) { suite.expect(one(code, std::move(data)).status, Status::ok, what); }
+  void ok(Code code, Blob data, const std::string& what) {
+    suite.expect(one(code, std::move(data)).status, Status::ok, what);
+  }
   void define(const Schema& schema, const Rows& rows = {}) {
     ok(Code::db_define, encode(schema), "define " + name);
     if (!rows.rows.empty()) ok(Code::db_insert, encode(rows), "insert into " + name);
@@ -97,10 +111,12 @@ struct Table {
   /// The names of the rows chosen, in order, one string.
   std::string names(const Selector& selector, std::vector<Order> order = {}) {
     std::string text;
-    for (const auto& row : all({selector, std::move(order), {"name"}}).rows) text += std::get<std::string>(row[0]) + ' ';
+    for (const auto& row : all({selector, std::move(order), {"name"}}).rows)
+      text += std::get<std::string>(row[0]) + ' ';
     return text;
   }
-  void expect_names(const Selector& selector, const std::string& wanted, const std::string& what, std::vector<Order> order = {}) {
+  void expect_names(const Selector& selector, const std::string& wanted, const std::string& what,
+                    std::vector<Order> order = {}) {
     const std::string found = names(selector, std::move(order));
     suite.expect(found == wanted, what + ": '" + found + "' instead of '" + wanted + "'");
   }
@@ -110,7 +126,9 @@ struct Table {
 
 void check_db(Suite& suite) {
   if (!suite.caps().keeps) return;
-  const auto where = [](std::string field, Compare compare, Value value = {}) { return Selector::where(std::move(field), compare, std::move(value)); };
+  const auto where = [](std::string field, Compare compare, Value value = {}) {
+    return Selector::where(std::move(field), compare, std::move(value));
+  };
   using C = Compare;
 
   suite.check("a schema comes back as it was defined; the same again is ok, another is not", [&] {
@@ -132,10 +150,15 @@ void check_db(Suite& suite) {
 
   suite.check("what has no schema is not found, and that undoes nothing", [&] {
     Ops ops;
-    ops.add(Code::db_insert, "none", encode(three())).add(Code::db_query, "none", encode(Query{})).add(Code::db_update, "none", encode(Update{{}, {"age"}, {Value{}}}));
-    ops.add(Code::db_remove, "none", encode(Selector{})).add(Code::db_describe, "none").add(Code::db_define, "some", encode(people()));
+    ops.add(Code::db_insert, "none", encode(three()))
+        .add(Code::db_query, "none", encode(Query{}))
+        .add(Code::db_update, "none", encode(Update{{}, {"age"}, {Value{}}}));
+    ops.add(Code::db_remove, "none", encode(Selector{}))
+        .add(Code::db_describe, "none")
+        .add(Code::db_define, "some", encode(people()));
     const Answers got = suite.run(ops.ops);
-    for (std::size_t k = 0; k < 5; ++k) suite.expect(got[k].status, Status::not_found, "operation " + std::to_string(k));
+    for (std::size_t k = 0; k < 5; ++k)
+      suite.expect(got[k].status, Status::not_found, "operation " + std::to_string(k));
     suite.expect(got[5].status, Status::ok, "define");
     suite.expect(Table{suite, "some"}.one(Code::db_describe).status, Status::ok, "describe");
   });
@@ -149,10 +172,13 @@ void check_db(Suite& suite) {
     using D = std::numeric_limits<double>;
     Blob every_byte;
     for (int k = 0; k < 256; ++k) every_byte.push_back(static_cast<std::byte>(k));
-    rows.rows.push_back({true, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::uint32_t>::max(), I::min(), ~std::uint64_t{0}, F::denorm_min(), D::max(), std::string("ä€𝄞'\";--"), every_byte});
-    rows.rows.push_back({false, std::numeric_limits<std::int32_t>::max(), std::uint32_t{0}, I::max(), std::uint64_t{0}, -F::infinity(), -0.0, std::string(), Blob{}});
+    rows.rows.push_back({true, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::uint32_t>::max(),
+                         I::min(), ~std::uint64_t{0}, F::denorm_min(), D::max(), std::string("ä€𝄞'\";--"), every_byte});
+    rows.rows.push_back({false, std::numeric_limits<std::int32_t>::max(), std::uint32_t{0}, I::max(), std::uint64_t{0},
+                         -F::infinity(), -0.0, std::string(), Blob{}});
     rows.rows.push_back({Value{}, Value{}, Value{}, Value{}, Value{}, Value{}, Value{}, Value{}, Value{}});
-    rows.rows.push_back({false, std::int32_t{-1}, std::uint32_t{1u << 31}, std::int64_t{-1}, std::uint64_t{1} << 63, 0.1f, D::denorm_min(), std::string(5000, 'x'), Blob(5000)});
+    rows.rows.push_back({false, std::int32_t{-1}, std::uint32_t{1u << 31}, std::int64_t{-1}, std::uint64_t{1} << 63,
+                         0.1f, D::denorm_min(), std::string(5000, 'x'), Blob(5000)});
     table.define(every_type(), rows);
     const Answer answer = table.all({});
     suite.expect(answer.fields == rows.fields, "other fields");
@@ -160,9 +186,14 @@ void check_db(Suite& suite) {
     suite.expect(std::signbit(std::get<double>(answer.rows[1][6])), "-0.0 lost its sign");
     Table one{suite, "types"};
     const Answer some = one.all({{}, {}, {"t", "b"}});
-    suite.expect(some.fields == std::vector<std::string>{"t", "b"} && some.rows[0].size() == 2 && some.rows[0][1] == Value(true), "fields as they were asked for");
+    suite.expect(
+        some.fields == std::vector<std::string>{"t", "b"} && some.rows[0].size() == 2 && some.rows[0][1] == Value(true),
+        "fields as they were asked for");
     const Answer ordered = one.all({{}, {{"U", true}}, {"U"}});
-    suite.expect(ordered.rows[0][0] == Value(~std::uint64_t{0}) && ordered.rows[1][0] == Value(std::uint64_t{1} << 63) && ordered.rows[2][0] == Value(std::uint64_t{0}), "uint64 above 2^63 are out of order");
+    suite.expect(ordered.rows[0][0] == Value(~std::uint64_t{0}) &&
+                     ordered.rows[1][0] == Value(std::uint64_t{1} << 63) &&
+                     ordered.rows[2][0] == Value(std::uint64_t{0}),
+                 "uint64 above 2^63 are out of order");
   });
 
   suite.check("ids: of the last row inserted, rising, selectable, not used again", [&] {
@@ -174,7 +205,8 @@ void check_db(Suite& suite) {
     suite.expect(std::is_sorted(answer.ids.begin(), answer.ids.end()), "ids do not rise");
     table.expect_names(where("_id", C::eq, answer.ids[1]), "Bob ", "by id");
     table.expect_names(where("_id", C::lt, ~std::uint64_t{0}), "ada Bob eve ", "below the largest number");
-    suite.expect(table.one(Code::db_remove, encode(where("_id", C::eq, answer.ids.back()))).value == 1, "remove's value is not the rows removed");
+    suite.expect(table.one(Code::db_remove, encode(where("_id", C::eq, answer.ids.back()))).value == 1,
+                 "remove's value is not the rows removed");
     const Outcome again = table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("new")}}}));
     suite.expect(again.value > inserted.value, "an id was used again");
     suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {}})).status, Status::ok, "an insert of no rows");
@@ -201,9 +233,13 @@ void check_db(Suite& suite) {
     table.expect_names(where("name", C::like, std::string("_d_")), "ada ", "like: one character");
     table.expect_names(Selector::all_of({}), "ada Bob eve ", "all of none");
     table.expect_names(Selector::any_of({}), "", "any of none");
-    table.expect_names(Selector::any_of({where("name", C::eq, std::string("eve")), Selector::all_of({where("age", C::gt, std::int32_t{-5}), where("seen", C::ne, std::uint64_t{1})})}), "Bob eve ", "a tree");
+    table.expect_names(Selector::any_of({where("name", C::eq, std::string("eve")),
+                                         Selector::all_of({where("age", C::gt, std::int32_t{-5}),
+                                                           where("seen", C::ne, std::uint64_t{1})})}),
+                       "Bob eve ", "a tree");
     Selector wide = Selector::any_of({});
-    for (std::size_t k = 1; k < selector_nodes_max; ++k) wide.parts.push_back(where("age", C::eq, static_cast<std::int32_t>(k)));
+    for (std::size_t k = 1; k < selector_nodes_max; ++k)
+      wide.parts.push_back(where("age", C::eq, static_cast<std::int32_t>(k)));
     table.expect_names(wide, "ada ", "a thousand alternatives");
     Selector deep = where("age", C::eq, age);
     for (std::size_t k = 1; k < selector_depth_max; ++k) deep = Selector::all_of({deep});
@@ -213,24 +249,34 @@ void check_db(Suite& suite) {
   suite.check("prefix and like take what looks like a wildcard or an end for itself", [&] {
     Table table{suite, "wild"};
     Rows rows{{"name"}, {}};
-    for (const char* name : {"a%", "ab", "a_", "a\\", "a", "b", "\xc3\xbf", "\xf4\x8f\xbf\xbf"}) rows.rows.push_back({std::string(name)});
+    for (const char* name : {"a%", "ab", "a_", "a\\", "a", "b", "\xc3\xbf", "\xf4\x8f\xbf\xbf"})
+      rows.rows.push_back({std::string(name)});
     table.define({{{"name", Type::text}}, {{{0}, false}}}, rows);
     table.expect_names(where("name", C::prefix, std::string("a%")), "a% ", "prefix");
     table.expect_names(where("name", C::like, std::string("a\\%")), "a% ", "like with an escaped %");
     table.expect_names(where("name", C::like, std::string("a\\_")), "a_ ", "like with an escaped _");
     table.expect_names(where("name", C::like, std::string("a\\\\")), "a\\ ", "like with an escaped backslash");
-    table.expect_names(where("name", C::prefix, std::string("\xf4\x8f\xbf\xbf")), "\xf4\x8f\xbf\xbf ", "prefix of the last character");
+    table.expect_names(where("name", C::prefix, std::string("\xf4\x8f\xbf\xbf")), "\xf4\x8f\xbf\xbf ",
+                       "prefix of the last character");
     Table blobs{suite, "wild-blobs"};
     blobs.define({{{"name", Type::text}, {"x", Type::blob}}, {}},
-                 {{"name", "x"}, {{std::string("0"), Blob{}}, {std::string("1"), Blob{std::byte{0xff}}}, {std::string("2"), Blob{std::byte{0xff}, std::byte{0}}}, {std::string("3"), Blob{std::byte{0xfe}}}}});
+                 {{"name", "x"},
+                  {{std::string("0"), Blob{}},
+                   {std::string("1"), Blob{std::byte{0xff}}},
+                   {std::string("2"), Blob{std::byte{0xff}, std::byte{0}}},
+                   {std::string("3"), Blob{std::byte{0xfe}}}}});
     blobs.expect_names(where("x", C::prefix, Blob{std::byte{0xff}}), "1 2 ", "a blob's prefix of 0xff");
     blobs.expect_names(where("x", C::eq, Blob{}), "0 ", "the empty blob");
   });
 
   suite.check("order: by several fields, up and down, equal rows by id, null first", [&] {
     Table table{suite, "order"};
-    table.define({{{"name", Type::text}, {"n", Type::int32}}, {}},
-                 {{"name", "n"}, {{std::string("b"), std::int32_t{2}}, {std::string("a"), std::int32_t{2}}, {std::string("c"), std::int32_t{1}}, {std::string("d"), Value{}}, {std::string("B"), std::int32_t{2}}}});
+    table.define({{{"name", Type::text}, {"n", Type::int32}}, {}}, {{"name", "n"},
+                                                                    {{std::string("b"), std::int32_t{2}},
+                                                                     {std::string("a"), std::int32_t{2}},
+                                                                     {std::string("c"), std::int32_t{1}},
+                                                                     {std::string("d"), Value{}},
+                                                                     {std::string("B"), std::int32_t{2}}}});
     table.expect_names({}, "d c b a B ", "up", {{"n", false}});
     table.expect_names({}, "b a B c d ", "down", {{"n", true}});
     table.expect_names({}, "B a b c d ", "two fields", {{"n", true}, {"name", false}});
@@ -240,11 +286,19 @@ void check_db(Suite& suite) {
   suite.check("update and remove: only what was chosen, and how many", [&] {
     Table table{suite, "change"};
     table.define(people(), three());
-    suite.expect(table.one(Code::db_update, encode(Update{where("age", C::lt, std::int32_t{40}), {"age", "seen"}, {Value{}, std::uint64_t{7}}})).value == 2, "rows updated");
+    suite.expect(
+        table.one(Code::db_update,
+                  encode(Update{where("age", C::lt, std::int32_t{40}), {"age", "seen"}, {Value{}, std::uint64_t{7}}}))
+                .value == 2,
+        "rows updated");
     table.expect_names(where("seen", C::eq, std::uint64_t{7}), "ada Bob ", "after update");
     table.expect_names(where("age", C::is_null), "ada Bob eve ", "set to null");
-    suite.expect(table.one(Code::db_update, encode(Update{where("name", C::eq, std::string("none")), {"age"}, {std::int32_t{1}}})).value == 0, "an update of none");
-    suite.expect(table.one(Code::db_remove, encode(where("name", C::eq, std::string("Bob")))).value == 1, "rows removed");
+    suite.expect(table.one(Code::db_update,
+                           encode(Update{where("name", C::eq, std::string("none")), {"age"}, {std::int32_t{1}}}))
+                         .value == 0,
+                 "an update of none");
+    suite.expect(table.one(Code::db_remove, encode(where("name", C::eq, std::string("Bob")))).value == 1,
+                 "rows removed");
     table.expect_names({}, "ada eve ", "after remove");
     suite.expect(table.one(Code::db_remove, encode(Selector{})).value == 2, "all removed");
     table.expect_names({}, "", "none left");
@@ -253,16 +307,20 @@ void check_db(Suite& suite) {
   suite.check("what does not fit the schema is invalid and changes nothing", [&] {
     Table table{suite, "invalid"};
     table.define(people(), three());
-    const auto invalid = [&](Code code, Blob data, const std::string& what) { suite.expect(table.one(code, std::move(data)).status, Status::invalid, what); };
+    const auto invalid = [&](Code code, Blob data, const std::string& what) {
+      suite.expect(table.one(code, std::move(data)).status, Status::invalid, what);
+    };
     invalid(Code::db_insert, encode(Rows{{"nobody"}, {{std::string("x")}}}), "insert into an unknown field");
     invalid(Code::db_insert, encode(Rows{{"Name"}, {{std::string("x")}}}), "a field's name in another case");
-    invalid(Code::db_insert, encode(Rows{{"name"}, {{std::string("x")}, {std::int32_t{1}}}}), "a value of another type, in the second row");
+    invalid(Code::db_insert, encode(Rows{{"name"}, {{std::string("x")}, {std::int32_t{1}}}}),
+            "a value of another type, in the second row");
     invalid(Code::db_insert, encode(Rows{{"age"}, {{std::int64_t{1}}}}), "an integer of another size");
     invalid(Code::db_update, encode(Update{{}, {"nobody"}, {Value{}}}), "update of an unknown field");
     invalid(Code::db_update, encode(Update{{}, {"age"}, {std::string("1")}}), "update to another type");
     invalid(Code::db_remove, encode(where("nobody", C::is_null)), "a condition on an unknown field");
     invalid(Code::db_remove, encode(where("age", C::like, std::string("%"))), "like on a number");
-    invalid(Code::db_query, encode(Query{where("name", C::eq, std::int32_t{1}), {}, {}}), "a comparison with another type");
+    invalid(Code::db_query, encode(Query{where("name", C::eq, std::int32_t{1}), {}, {}}),
+            "a comparison with another type");
     invalid(Code::db_query, encode(Query{{}, {{"nobody", false}}, {}}), "order by an unknown field");
     invalid(Code::db_query, encode(Query{{}, {}, {"nobody"}}), "an unknown field asked for");
     invalid(Code::db_query, encode(Query{where("_id", C::eq, std::int64_t{1}), {}, {}}), "an id of another type");
@@ -280,31 +338,49 @@ void check_db(Suite& suite) {
     const Rows two{{"name"}, {{std::string("new")}, {std::string("ada")}}};
     for (const bool unique : {true, false}) {
       Ops ops;
-      ops.add(Code::db_insert, "batch", encode(Rows{{"name"}, {{std::string("first")}}})).add(Code::db_remove, "batch", encode(where("name", C::eq, std::string("eve"))));
+      ops.add(Code::db_insert, "batch", encode(Rows{{"name"}, {{std::string("first")}}}))
+          .add(Code::db_remove, "batch", encode(where("name", C::eq, std::string("eve"))));
       ops.add(Code::db_define, "batch-new", encode(people())).add(Code::db_insert, "batch-new", encode(three()));
-      ops.add(Code::db_insert, "batch", unique ? encode(two) : Blob(3)).add(Code::db_update, "batch", encode(Update{{}, {"age"}, {Value{}}}));
+      ops.add(Code::db_insert, "batch", unique ? encode(two) : Blob(3))
+          .add(Code::db_update, "batch", encode(Update{{}, {"age"}, {Value{}}}));
       const Answers got = suite.run(ops.ops);
       for (std::size_t k = 0; k < ops.ops.size(); ++k)
-        suite.expect(got[k].status, k != 4 ? Status::aborted : unique ? Status::exists : Status::invalid, "operation " + std::to_string(k));
+        suite.expect(got[k].status,
+                     k != 4   ? Status::aborted
+                     : unique ? Status::exists
+                              : Status::invalid,
+                     "operation " + std::to_string(k));
       table.expect_names({}, "ada Bob eve ", "rows");
       table.expect_names(where("age", C::not_null), "ada Bob ", "values");
-      suite.expect(Table{suite, "batch-new"}.one(Code::db_describe).status, Status::not_found, "a schema that the batch defined");
+      suite.expect(Table{suite, "batch-new"}.one(Code::db_describe).status, Status::not_found,
+                   "a schema that the batch defined");
     }
   });
 
   suite.check("a unique index: insert and update that break it exist already; nulls do not", [&] {
     Table table{suite, "unique"};
     table.define(people(), three());
-    suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists, "insert");
-    suite.expect(table.one(Code::db_update, encode(Update{where("name", C::eq, std::string("eve")), {"name"}, {std::string("ada")}})).status, Status::exists, "update");
-    suite.expect(table.one(Code::db_insert, encode(Rows{{"age"}, {{std::int32_t{1}}, {std::int32_t{2}}}})).status, Status::ok, "two nulls");
+    suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists,
+                 "insert");
+    suite.expect(table
+                     .one(Code::db_update,
+                          encode(Update{where("name", C::eq, std::string("eve")), {"name"}, {std::string("ada")}}))
+                     .status,
+                 Status::exists, "update");
+    suite.expect(table.one(Code::db_insert, encode(Rows{{"age"}, {{std::int32_t{1}}, {std::int32_t{2}}}})).status,
+                 Status::ok, "two nulls");
     table.expect_names(where("name", C::not_null), "ada Bob eve ", "afterwards");
   });
 
   suite.check("later operations of a batch see earlier ones", [&] {
     Ops ops;
-    ops.add(Code::db_define, "see", encode(people())).add(Code::db_insert, "see", encode(three())).add(Code::db_query, "see", encode(Query{}));
-    ops.add(Code::db_remove, "see", encode(where("age", C::is_null))).add(Code::db_query, "see", encode(Query{})).add(Code::db_undefine, "see").add(Code::db_query, "see", encode(Query{}));
+    ops.add(Code::db_define, "see", encode(people()))
+        .add(Code::db_insert, "see", encode(three()))
+        .add(Code::db_query, "see", encode(Query{}));
+    ops.add(Code::db_remove, "see", encode(where("age", C::is_null)))
+        .add(Code::db_query, "see", encode(Query{}))
+        .add(Code::db_undefine, "see")
+        .add(Code::db_query, "see", encode(Query{}));
     const Answers got = suite.run(ops.ops);
     suite.expect(got[2].status == Status::ok && got[2].value == 3, "rows after the insert");
     suite.expect(got[4].status == Status::ok && got[4].value == 2, "rows after the remove");
@@ -319,7 +395,8 @@ void check_db(Suite& suite) {
     bool more = false;
     const Query down{{}, {{"n", true}}, {"n"}};
     Answer answer = table.page(down, 10, 5, &more);
-    suite.expect(answer.rows.size() == 5 && answer.rows[0][0] == Value(std::int32_t{489}) && more, "five from the tenth");
+    suite.expect(answer.rows.size() == 5 && answer.rows[0][0] == Value(std::int32_t{489}) && more,
+                 "five from the tenth");
     answer = table.page(down, 495, 5, &more);
     suite.expect(answer.rows.size() == 5 && !more, "the last five");
     answer = table.page(down, 500, 5, &more);
@@ -329,14 +406,16 @@ void check_db(Suite& suite) {
     Ops ops;
     ops.add(Code::db_query, "pages", encode(Query{}));
     const Answers first = suite.run(ops.ops);
-    suite.expect(first.one().time_ns == 1 && first.one().data.size() <= scan_bytes_max, "an answer of " + std::to_string(first.one().data.size()) + " bytes");
+    suite.expect(first.one().time_ns == 1 && first.one().data.size() <= scan_bytes_max,
+                 "an answer of " + std::to_string(first.one().data.size()) + " bytes");
     answer = table.all({});
     suite.expect(answer.rows == rows.rows, "the pages together are not all");
   });
 
   suite.check("a row larger than an answer comes alone", [&] {
     Table table{suite, "large"};
-    table.define({{{"x", Type::blob}}, {}}, {{"x"}, {{Blob(10)}, {Blob(4 * scan_bytes_max, std::byte{7})}, {Blob(20)}}});
+    table.define({{{"x", Type::blob}}, {}},
+                 {{"x"}, {{Blob(10)}, {Blob(4 * scan_bytes_max, std::byte{7})}, {Blob(20)}}});
     bool more = false;
     suite.expect(table.page({}, 1, 0, &more).rows.size() == 1 && more, "not alone");
     suite.expect(table.all({}).rows[1][0] == Value(Blob(4 * scan_bytes_max, std::byte{7})), "another value");
@@ -394,7 +473,8 @@ void check_db(Suite& suite) {
       suite.open();
       table.expect_names({}, "ada Bob eve settled ", "rows");
       suite.expect(gone.one(Code::db_describe).status, Status::not_found, "the schema undefined");
-      suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists, "the unique index");
+      suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists,
+                   "the unique index");
     });
 }
 

@@ -30,19 +30,23 @@ Op remove(std::string_view key, std::string_view of_space = space) { return make
 
 void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what) {
   suite.expect(found.status, Status::ok, what);
-  suite.expect(text_of(found.data) == wanted, what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
-  suite.expect(found.value == wanted.size(), what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
+  suite.expect(text_of(found.data) == wanted,
+               what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
+  suite.expect(found.value == wanted.size(),
+               what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
 }
 
 /// Every operation but `failed` is aborted, that one has its own status.
 void expect_undone(Suite& suite, const Answers& got, std::size_t failed, Status status) {
   for (std::size_t k = 0; k < got.outcomes.size(); ++k)
-    suite.expect(got[k].status, k == failed ? status : Status::aborted, "operation " + std::to_string(k) + " of the batch");
+    suite.expect(got[k].status, k == failed ? status : Status::aborted,
+                 "operation " + std::to_string(k) + " of the batch");
 }
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-Pairs page(Suite& suite, std::string_view of_space, std::string_view prefix, std::string_view after, std::uint64_t n, bool* more = nullptr, std::uint8_t flags = 0) {
+Pairs page(Suite& suite, std::string_view of_space, std::string_view prefix, std::string_view after, std::uint64_t n,
+           bool* more = nullptr, std::uint8_t flags = 0) {
   Op op = make(Code::kv_scan, prefix, flags, of_space);
   op.length = n;
   op.data = bytes_of(after);
@@ -52,7 +56,8 @@ Pairs page(Suite& suite, std::string_view of_space, std::string_view prefix, std
   suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a scan is cut short");
   suite.expect(pairs.size() == got.one().value, "value is not the number of pairs");
   suite.expect(!n || pairs.size() <= n, "a page holds more than was asked for");
-  suite.expect(pairs.size() <= 1 || got.one().data.size() <= scan_bytes_max, "one answer holds " + std::to_string(got.one().data.size()) + " bytes");
+  suite.expect(pairs.size() <= 1 || got.one().data.size() <= scan_bytes_max,
+               "one answer holds " + std::to_string(got.one().data.size()) + " bytes");
   if (more) *more = got.one().time_ns == 1;
   Pairs out;
   for (const auto& [key, value] : pairs) out.emplace_back(key, text_of(value));
@@ -65,7 +70,8 @@ Pairs scan_all(Suite& suite, std::string_view of_space, std::string_view prefix,
     const Pairs next = page(suite, of_space, prefix, all.empty() ? "" : all.back().first, n, &more);
     suite.expect(!next.empty() || !more, "an empty page says that more follow");
     for (const auto& pair : next) {
-      suite.expect(all.empty() || all.back().first < pair.first, "a scan is not in rising order, or a page begins before the last one's end");
+      suite.expect(all.empty() || all.back().first < pair.first,
+                   "a scan is not in rising order, or a page begins before the last one's end");
       all.push_back(pair);
     }
   }
@@ -73,7 +79,18 @@ Pairs scan_all(Suite& suite, std::string_view of_space, std::string_view prefix,
 }
 
 std::vector<std::string> hard_keys() {
-  std::vector<std::string> keys{std::string(1, 0), std::string(2, 0), std::string("a\0b", 3), std::string("a\0", 2), "a", "a\x01", "\xff", "\xff\xff", "\xff\xfe", "/", "../x", " "};
+  std::vector<std::string> keys{std::string(1, 0),
+                                std::string(2, 0),
+                                std::string("a\0b", 3),
+                                std::string("a\0", 2),
+                                "a",
+                                "a\x01",
+                                "\xff",
+                                "\xff\xff",
+                                "\xff\xfe",
+                                "/",
+                                "../x",
+                                " "};
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
   keys.push_back(every);
@@ -107,7 +124,8 @@ void check_kv(Suite& suite) {
   });
 
   suite.check("put, replace, remove, and put again", [&] {
-    const Answers got = suite.run({put("k", "one"), get("k"), put("k", "another"), get("k"), remove("k"), get("k"), put("k", "x"), get("k")});
+    const Answers got = suite.run(
+        {put("k", "one"), get("k"), put("k", "another"), get("k"), remove("k"), get("k"), put("k", "x"), get("k")});
     expect_text(suite, got[1], "one", "first");
     expect_text(suite, got[3], "another", "replaced");
     suite.expect(got[4].status, Status::ok, "remove");
@@ -135,10 +153,12 @@ void check_kv(Suite& suite) {
     (void)suite.run({put("u-old", "old"), put("u-gone", "gone"), put("u-twice", "twice"), put("u-block", "block")});
     const std::string large = pattern(100000, 9);
     expect_undone(suite,
-                  suite.run({put("u-new", "new"), put("u-old", large), remove("u-gone"), put("u-twice", "a"), put("u-twice", "b"), remove("u-twice"), get("u-old"), remove("u-none"),
+                  suite.run({put("u-new", "new"), put("u-old", large), remove("u-gone"), put("u-twice", "a"),
+                             put("u-twice", "b"), remove("u-twice"), get("u-old"), remove("u-none"),
                              put("u-block", "no", flag::exclusive), put("u-after", "x")}),
                   8, Status::exists);
-    const Answers got = suite.run({get("u-new"), get("u-old"), get("u-gone"), get("u-twice"), get("u-block"), get("u-after")});
+    const Answers got =
+        suite.run({get("u-new"), get("u-old"), get("u-gone"), get("u-twice"), get("u-block"), get("u-after")});
     suite.expect(got[0].status, Status::not_found, "a key that the batch made");
     expect_text(suite, got[1], "old", "a value that it replaced");
     expect_text(suite, got[2], "gone", "a key that it removed");
@@ -148,7 +168,8 @@ void check_kv(Suite& suite) {
   });
 
   suite.check("a batch that puts one key twice exclusively undoes itself", [&] {
-    expect_undone(suite, suite.run({put("self", "1", flag::exclusive), put("self", "2", flag::exclusive)}), 1, Status::exists);
+    expect_undone(suite, suite.run({put("self", "1", flag::exclusive), put("self", "2", flag::exclusive)}), 1,
+                  Status::exists);
     suite.expect(suite.status(get("self")), Status::not_found, "the key");
   });
 
@@ -162,17 +183,24 @@ void check_kv(Suite& suite) {
 
   suite.check("a batch that was undone leaves what other batches did before", [&] {
     for (int k = 0; k < 20; ++k) suite.expect(suite.status(put("keep" + std::to_string(k), "v")), Status::ok, "put");
-    expect_undone(suite, suite.run({remove("keep0"), put("keep1", "w"), put("keep2", "w", flag::exclusive)}), 2, Status::exists);
-    for (int k = 0; k < 20; ++k) expect_text(suite, suite.run({get("keep" + std::to_string(k))}).one(), "v", "keep" + std::to_string(k));
+    expect_undone(suite, suite.run({remove("keep0"), put("keep1", "w"), put("keep2", "w", flag::exclusive)}), 2,
+                  Status::exists);
+    for (int k = 0; k < 20; ++k)
+      expect_text(suite, suite.run({get("keep" + std::to_string(k))}).one(), "v", "keep" + std::to_string(k));
   });
 
   suite.check("later operations of a batch see earlier ones, scans too", [&] {
     Op scan = make(Code::kv_scan, "", 0, "conformance-see");
-    const Answers got = suite.run({put("b", "1", 0, "conformance-see"), put("a", "2", 0, "conformance-see"), scan, remove("b", "conformance-see"), put("c", "3", 0, "conformance-see"), scan});
+    const Answers got = suite.run({put("b", "1", 0, "conformance-see"), put("a", "2", 0, "conformance-see"), scan,
+                                   remove("b", "conformance-see"), put("c", "3", 0, "conformance-see"), scan});
     std::vector<std::pair<std::string_view, Bytes>> pairs;
     suite.expect(got[2].status, Status::ok, "scan");
-    suite.expect(unpack_pairs(got[2].data, pairs) && pairs.size() == 2 && pairs[0].first == "a" && pairs[1].first == "b", "the first scan");
-    suite.expect(unpack_pairs(got[5].data, pairs) && pairs.size() == 2 && pairs[0].first == "a" && pairs[1].first == "c" && text_of(pairs[1].second) == "3", "the second scan");
+    suite.expect(
+        unpack_pairs(got[2].data, pairs) && pairs.size() == 2 && pairs[0].first == "a" && pairs[1].first == "b",
+        "the first scan");
+    suite.expect(unpack_pairs(got[5].data, pairs) && pairs.size() == 2 && pairs[0].first == "a" &&
+                     pairs[1].first == "c" && text_of(pairs[1].second) == "3",
+                 "the second scan");
   });
 
   suite.check("keys of any bytes and up to 440 of them, NUL too, scanned in byte order", [&] {
@@ -186,7 +214,8 @@ void check_kv(Suite& suite) {
       std::sort(keys.begin(), keys.end());
       Pairs wanted;
       for (const auto& key : keys) wanted.emplace_back(key, key);
-      for (const std::uint64_t n : {0u, 1u, 5u}) suite.expect(scan_all(suite, of_space, "", n) == wanted, "scan in pages of " + std::to_string(n));
+      for (const std::uint64_t n : {0u, 1u, 5u})
+        suite.expect(scan_all(suite, of_space, "", n) == wanted, "scan in pages of " + std::to_string(n));
     }
   });
 
@@ -204,10 +233,13 @@ void check_kv(Suite& suite) {
     const auto keys = [&](std::string_view prefix, std::string_view after, std::uint64_t n, std::uint8_t flags = 0) {
       bool more = false;
       std::string text;
-      for (const auto& [key, value] : page(suite, "conformance-scan", prefix, after, n, &more, flags)) text += key + '=' + value + ' ';
+      for (const auto& [key, value] : page(suite, "conformance-scan", prefix, after, n, &more, flags))
+        text += key + '=' + value + ' ';
       return text + (more ? "+" : "");
     };
-    const auto expect = [&](const std::string& found, const std::string& wanted) { suite.expect(found == wanted, "'" + found + "' instead of '" + wanted + "'"); };
+    const auto expect = [&](const std::string& found, const std::string& wanted) {
+      suite.expect(found == wanted, "'" + found + "' instead of '" + wanted + "'");
+    };
     expect(keys("b", "", 0), "b=v ba=v bb=v bc=v ");
     expect(keys("b", "", 2), "b=v ba=v +");
     expect(keys("b", "", 4), "b=v ba=v bb=v bc=v ");
@@ -223,7 +255,8 @@ void check_kv(Suite& suite) {
 
   suite.check("a scan longer than one answer comes in pages, and a value larger than a page comes alone", [&] {
     Pairs wanted;
-    for (int k = 0; k < 30; ++k) wanted.emplace_back("k" + std::to_string(100 + k), pattern(k == 7 ? 3 * scan_bytes_max : 20000, k));
+    for (int k = 0; k < 30; ++k)
+      wanted.emplace_back("k" + std::to_string(100 + k), pattern(k == 7 ? 3 * scan_bytes_max : 20000, k));
     std::vector<Op> ops;
     for (const auto& [key, value] : wanted) ops.push_back(put(key, value, 0, "conformance-pages"));
     (void)suite.run(ops);
@@ -279,9 +312,11 @@ void check_kv(Suite& suite) {
       const Answers got = suite.run(ops);
       for (std::size_t k = 0; k < ops.size(); ++k) {
         suite.expect(got[k].status, wanted[k].first ? Status::ok : Status::not_found, "operation " + std::to_string(k));
-        if (ops[k].code == Code::kv_get && wanted[k].first) expect_text(suite, got[k], wanted[k].second, "get " + std::to_string(k));
+        if (ops[k].code == Code::kv_get && wanted[k].first)
+          expect_text(suite, got[k], wanted[k].second, "get " + std::to_string(k));
       }
-      suite.expect(scan_all(suite, "conformance-random", "", 0) == Pairs(model.begin(), model.end()), "the scan after round " + std::to_string(round));
+      suite.expect(scan_all(suite, "conformance-random", "", 0) == Pairs(model.begin(), model.end()),
+                   "the scan after round " + std::to_string(round));
     }
   });
 
@@ -360,12 +395,14 @@ void check_kv(Suite& suite) {
   if (suite.caps().durable)
     suite.check("what was synced is there when it is opened again", [&] {
       const std::string large = pattern(300000, 5);
-      (void)suite.run({put("kept", "v"), put("kept-large", large), put("kept-gone", "x"), put("kept-empty", "")}, Safety::storage);
+      (void)suite.run({put("kept", "v"), put("kept-large", large), put("kept-gone", "x"), put("kept-empty", "")},
+                      Safety::storage);
       (void)suite.run({remove("kept-gone")}, Safety::storage);
       if (auto synced = suite.backend().sync(false); !synced) throw Failed(synced.error().what);
       suite.expect(suite.status(put("kept-network", "n")), Status::ok, "put");
       suite.open();
-      const Answers got = suite.run({get("kept"), get("kept-large"), get("kept-gone"), get("kept-empty"), get("kept-network")});
+      const Answers got =
+          suite.run({get("kept"), get("kept-large"), get("kept-gone"), get("kept-empty"), get("kept-network")});
       expect_text(suite, got[0], "v", "a value");
       expect_text(suite, got[1], large, "a large value");
       suite.expect(got[2].status, Status::not_found, "a removed key");

@@ -1,6 +1,6 @@
 #pragma once
-/// A Control over one end of a socket pair: for tests, probes and the conformance suite, where both ends are on one host.
-/// Owner-thread.
+/// A Control over one end of a socket pair: for tests, probes and the conformance suite, where both ends are on one
+/// host. Owner-thread.
 
 #include <deque>
 #include <utility>

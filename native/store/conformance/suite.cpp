@@ -20,12 +20,15 @@ void Suite::close() {
 
 Answers Suite::run(const std::vector<Op>& ops, Safety safety) {
   for (const Op& op : ops)
-    if (const Status status = store::check(op); status != Status::ok) throw Failed("the check itself is wrong: " + std::string(name_of(op.code)) + ' ' + std::string(name_of(status)));
+    if (const Status status = store::check(op); status != Status::ok)
+      throw Failed("the check itself is wrong: " + std::string(name_of(op.code)) + ' ' + std::string(name_of(status)));
   Answers answers;
   answers.outcomes.resize(ops.size());
   backend_->execute(ops, safety, answers.outcomes, *answers.arena);
   for (std::size_t k = 0; k < ops.size(); ++k)
-    if (answers.outcomes[k].status == Status::pending) throw Failed("operation " + std::to_string(k) + " (" + std::string(name_of(ops[k].code)) + ") was left without an outcome");
+    if (answers.outcomes[k].status == Status::pending)
+      throw Failed("operation " + std::to_string(k) + " (" + std::string(name_of(ops[k].code)) +
+                   ") was left without an outcome");
   return answers;
 }
 
@@ -56,7 +59,9 @@ std::string shown(std::string_view text) {
 namespace {
 
 void check_common(Suite& suite, Role role) {
-  suite.check("says which role it serves", [&] { suite.expect(suite.caps().role == role, "caps() say " + std::string(name_of(suite.caps().role))); });
+  suite.check("says which role it serves", [&] {
+    suite.expect(suite.caps().role == role, "caps() say " + std::string(name_of(suite.caps().role)));
+  });
   suite.check("describes itself in one line", [&] {
     const std::string text = suite.backend().describe();
     suite.expect(!text.empty() && text.find('\n') == std::string::npos, shown(text));
@@ -83,7 +88,8 @@ void check_common(Suite& suite, Role role) {
     auto opened = suite.try_open({{"no-such-setting", "1"}});
     suite.expect(!opened, "it opened");
     suite.expect(opened.error().code == "store.bad_setting", "the error is " + opened.error().code);
-    suite.expect(opened.error().what.find("no-such-setting") != std::string::npos, "the error does not name it: " + opened.error().what);
+    suite.expect(opened.error().what.find("no-such-setting") != std::string::npos,
+                 "the error does not name it: " + opened.error().what);
   });
 }
 

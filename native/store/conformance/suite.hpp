@@ -23,7 +23,8 @@ struct Answers {
 
 class Suite {
  public:
-  Suite(Role role, const Open& open, const std::function<void(std::string_view)>& begin) : role_(role), open_(open), begin_(begin) {}
+  Suite(Role role, const Open& open, const std::function<void(std::string_view)>& begin)
+      : role_(role), open_(open), begin_(begin) {}
 
   /// Opens, or opens again: settles and ends the one before first.
   void open();
@@ -33,8 +34,7 @@ class Suite {
   void close();
 
   /// Runs one check: `body` throws Failed, or calls expect().
-  template <typename Body>
-  void check(const std::string& name, Body&& body) {
+  template <typename Body> void check(const std::string& name, Body&& body) {
     const std::string full = std::string(name_of(role_)) + ": " + name;
     if (begin_) begin_(full);
     checks_.push_back({full, true, {}});
@@ -57,7 +57,8 @@ class Suite {
     if (!good) throw Failed(message);
   }
   void expect(Status found, Status wanted, const std::string& what) {
-    if (found != wanted) throw Failed(what + ": " + std::string(name_of(found)) + " instead of " + std::string(name_of(wanted)));
+    if (found != wanted)
+      throw Failed(what + ": " + std::string(name_of(found)) + " instead of " + std::string(name_of(wanted)));
   }
 
   std::vector<Check> take() { return std::move(checks_); }

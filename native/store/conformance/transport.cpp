@@ -26,9 +26,10 @@ struct Made {
   std::size_t bytes = 0;
 };
 
-/// A frame of `data` bytes in `segments` pieces of uneven lengths, with a table of `records` answers. `alive` counts frames
-/// whose memory is still held.
-Made make_frame(std::uint64_t id, std::size_t data, std::size_t segments, std::size_t records, std::atomic<int>* alive) {
+/// A frame of `data` bytes in `segments` pieces of uneven lengths, with a table of `records` answers. `alive` counts
+/// frames whose memory is still held.
+Made make_frame(std::uint64_t id, std::size_t data, std::size_t segments, std::size_t records,
+                std::atomic<int>* alive) {
   struct Held {
     std::vector<std::byte> data;
     std::atomic<int>* alive;
@@ -77,7 +78,9 @@ Made make_frame(std::uint64_t id, std::size_t data, std::size_t segments, std::s
 
 std::string same(std::uint64_t id, Bytes data) {
   for (std::size_t k = 0; k < data.size(); ++k)
-    if (data[k] != content(id, k)) return "frame " + std::to_string(id) + ": byte " + std::to_string(k) + " of " + std::to_string(data.size()) + " is wrong";
+    if (data[k] != content(id, k))
+      return "frame " + std::to_string(id) + ": byte " + std::to_string(k) + " of " + std::to_string(data.size()) +
+             " is wrong";
   return {};
 }
 
@@ -99,9 +102,11 @@ class Listener final : public Sink {
   }
   void frame(Link& link, const wire::Header& header, Bytes table, Bytes data, bool was_placed) override {
     ++frames;
-    if (header.id != next && trouble.empty()) trouble = "frame " + std::to_string(header.id) + " came where " + std::to_string(next) + " was due";
+    if (header.id != next && trouble.empty())
+      trouble = "frame " + std::to_string(header.id) + " came where " + std::to_string(next) + " was due";
     next = header.id + 1;
-    if (table.size() != header.table_bytes && trouble.empty()) trouble = "a table of another length than its header says";
+    if (table.size() != header.table_bytes && trouble.empty())
+      trouble = "a table of another length than its header says";
     if (was_placed) {
       ++placed_frames;
       std::vector<std::byte> whole;
@@ -139,11 +144,11 @@ struct End {
   Deadline deadline;
 
   /// Until `done`, the deadline, or the end of the Link. What is wrong; empty: nothing.
-  template <typename Done>
-  std::string until(Done done, const char* what) {
+  template <typename Done> std::string until(Done done, const char* what) {
     while (!done()) {
       if (!sink.trouble.empty()) return sink.trouble;
-      if (sink.closings && !done()) return std::string("the link ended before ") + what + (sink.failure.empty() ? "" : ": " + sink.failure);
+      if (sink.closings && !done())
+        return std::string("the link ended before ") + what + (sink.failure.empty() ? "" : ": " + sink.failure);
       if (deadline.passed()) return std::string("no end of ") + what + " within the deadline";
       if (link.progress() == 0 && !done() && !sink.closings) link.wait(deadline);
     }
@@ -221,13 +226,16 @@ std::string stop_in_time(End& end, std::size_t most) {
   return end.until([&] { return end.link.backlog() <= most; }, "the backlog");
 }
 
-/// What an owner does before it lets a Link go: nothing is promised for frames that neither the network nor the peer got.
+/// What an owner does before it lets a Link go: nothing is promised for frames that neither the network nor the peer
+/// got.
 std::string all_out(End& end) {
   if (auto wrong = end.until([&] { return end.link.taken(); }, "what is under way"); !wrong.empty()) return wrong;
   return end.link.backlog() ? "a link whose frames are all taken has a backlog" : "";
 }
 
-constexpr std::size_t sizes[] = {0, 1, 63, 64, 65, 127, 128, 129, 1000, 4095, 4096, 4097, 8192, 16'384, 32'767, 65'535, 65'536, 100'000, 262'144, 262'145, 524'288, 1'048'575, 1'048'576};
+constexpr std::size_t sizes[] = {0,      1,       63,      64,      65,      127,       128,      129,
+                                 1000,   4095,    4096,    4097,    8192,    16'384,    32'767,   65'535,
+                                 65'536, 100'000, 262'144, 262'145, 524'288, 1'048'575, 1'048'576};
 
 std::string all_sizes(const Both& both) {
   const Half sends = [](End& end) -> std::string {
@@ -246,7 +254,8 @@ std::string many_segments(const Both& both) {
   static constexpr std::size_t pieces[] = {0, 1, 2, 3, 4, 5, 17, 64, 1000};
   std::size_t n = 0;
   for (const std::size_t p : pieces)
-    for (const std::size_t size : {std::size_t{0}, std::size_t{3000}, std::size_t{70'000}, std::size_t{1'000'000}}) n += p > 0 || size == 0;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{3000}, std::size_t{70'000}, std::size_t{1'000'000}})
+      n += p > 0 || size == 0;
   const Half sends = [](End& end) -> std::string {
     std::uint64_t id = 0;
     for (const std::size_t p : pieces)
@@ -306,7 +315,8 @@ std::string ping_pong(const Both& both) {
     for (std::uint64_t id = 1; id <= rounds; ++id) {
       end.send(make_frame(id, (id * 7919) % 20'000, 1, 1, nullptr));
       end.link.flush();
-      if (auto wrong = end.until([&] { return end.sink.frames >= id; }, "an answer"); !wrong.empty()) return wrong + " (round " + std::to_string(id) + ")";
+      if (auto wrong = end.until([&] { return end.sink.frames >= id; }, "an answer"); !wrong.empty())
+        return wrong + " (round " + std::to_string(id) + ")";
     }
     return {};
   };
@@ -384,7 +394,8 @@ std::string held_back(const Both& both) {
   });
 }
 
-/// The receiver looks at nothing for longer than a Link lingers at its end: the sender's owner knows when it may let go.
+/// The receiver looks at nothing for longer than a Link lingers at its end: the sender's owner knows when it may let
+/// go.
 std::string slow_to_the_end(const Both& both) {
   constexpr std::size_t frames = 3;
   return both.run(
@@ -533,7 +544,8 @@ std::string peer_killed(const Both& both) {
           end.link.progress();
         }
         const std::int64_t died = now_ns();
-        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
+        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty())
+          return trouble;
         const double took = static_cast<double>(now_ns() - died) * 1e-9;
         if (end.sink.failure.empty()) return "a killed peer looks like one that ended in order";
         if (took > 1.5) return "it took " + std::to_string(took) + " s to see that the peer was killed";
@@ -559,8 +571,10 @@ std::string idle_peer_killed(const Both& both) {
         }
       },
       [](End& end, pid_t, const Deadline&) -> std::string {
-        if (auto trouble = end.until([&] { return end.sink.frames == 1; }, "the first frame"); !trouble.empty()) return trouble;
-        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
+        if (auto trouble = end.until([&] { return end.sink.frames == 1; }, "the first frame"); !trouble.empty())
+          return trouble;
+        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty())
+          return trouble;
         return end.sink.failure.empty() ? "a killed peer looks like one that ended in order" : "";
       });
 }
@@ -579,7 +593,9 @@ std::string rubbish(const Both& both) {
       [](End& end) -> std::string {
         if (auto wrong = end.until([&] { return end.sink.closings > 0; }, "the link"); !wrong.empty()) return wrong;
         if (end.sink.frames != 1) return std::to_string(end.sink.frames) + " frames came where 1 was sound";
-        if (end.sink.failure.find("store.bad_frame") == std::string::npos) return "the receiver says " + (end.sink.failure.empty() ? "nothing" : end.sink.failure) + ", not store.bad_frame";
+        if (end.sink.failure.find("store.bad_frame") == std::string::npos)
+          return "the receiver says " + (end.sink.failure.empty() ? "nothing" : end.sink.failure) +
+                 ", not store.bad_frame";
         return {};
       });
 }
@@ -623,7 +639,8 @@ std::vector<Check> check_transport(const MakeTransport& make, const TransportPla
   std::vector<Check> checks;
   for (const Named& check : all) {
     if (check.kills && !plan.kill) continue;
-    if (!plan.only.empty() && (',' + plan.only + ',').find(',' + std::string(check.name) + ',') == std::string::npos) continue;
+    if (!plan.only.empty() && (',' + plan.only + ',').find(',' + std::string(check.name) + ',') == std::string::npos)
+      continue;
     std::string message = check.run(both);
     checks.push_back({check.name, message.empty(), std::move(message)});
   }

@@ -43,10 +43,14 @@ void mend_body(Stream& frame) {
   mend_header(frame);
 }
 
-Stream valid_request(std::mt19937_64& random, std::uint64_t id, std::uint16_t flags, std::uint32_t part, std::uint32_t batch) {
-  static constexpr Code codes[] = {Code::sync,        Code::object_create,   Code::object_write, Code::object_read, Code::object_status, Code::object_remove, Code::object_truncate,
-                                   Code::object_list, Code::kv_put,          Code::kv_get,       Code::kv_remove,   Code::kv_scan,       Code::db_define,     Code::db_insert,
-                                   Code::db_query,    static_cast<Code>(99), static_cast<Code>(0)};
+Stream valid_request(std::mt19937_64& random, std::uint64_t id, std::uint16_t flags, std::uint32_t part,
+                     std::uint32_t batch) {
+  static constexpr Code codes[] = {
+      Code::sync,          Code::object_create, Code::object_write,    Code::object_read,
+      Code::object_status, Code::object_remove, Code::object_truncate, Code::object_list,
+      Code::kv_put,        Code::kv_get,        Code::kv_remove,       Code::kv_scan,
+      Code::db_define,     Code::db_insert,     Code::db_query,        static_cast<Code>(99),
+      static_cast<Code>(0)};
   wire::TableWriter table;
   Stream data;
   const std::uint32_t ops = static_cast<std::uint32_t>(1 + random() % 4);
@@ -84,7 +88,8 @@ struct Answers {
   bool ended = false;
   Stream in;
 
-  /// Reads frames until the peer ends, `n` came, or nothing came for a while. Frames read; -2: the server itself sent nonsense.
+  /// Reads frames until the peer ends, `n` came, or nothing came for a while. Frames read; -2: the server itself sent
+  /// nonsense.
   int read(int n, int patience_ms) {
     int frames = 0;
     for (;;) {
@@ -114,7 +119,8 @@ struct Answers {
 std::unique_ptr<Server> target() {
   ServerConfig config;
   config.listen = "127.0.0.1:0";
-  config.backends = {{Role::data, "memory", {{"limit", "64MiB"}}}, {Role::kv, "memory", {{"limit", "64MiB"}}}, {Role::db, "null", {}}};
+  config.backends = {
+      {Role::data, "memory", {{"limit", "64MiB"}}}, {Role::kv, "memory", {{"limit", "64MiB"}}}, {Role::db, "null", {}}};
   auto server = Server::start(config);
   return server ? std::move(*server) : nullptr;
 }
@@ -127,14 +133,16 @@ int attack(Server& server, Bytes stream, bool welcomed) {
   Answers answers{fd, false, {}};
   int frames = 0;
   if (welcomed) {
-    const Outgoing hello = plain_frame(wire::Kind::hello, bytes_of("client=fuzz\nnonce=0\nauth=none\ntransport=tcp\n")), proof = plain_frame(wire::Kind::proof, {});
+    const Outgoing hello = plain_frame(wire::Kind::hello, bytes_of("client=fuzz\nnonce=0\nauth=none\ntransport=tcp\n")),
+                   proof = plain_frame(wire::Kind::proof, {});
     (void)!::send(fd, hello.head.data(), hello.head.size(), MSG_NOSIGNAL);
     (void)!::send(fd, proof.head.data(), proof.head.size(), MSG_NOSIGNAL);
     answers.read(2, 10'000);
   }
   const double until = now_s() + 10;
   for (std::size_t sent = 0; sent < stream.size() && now_s() < until;) {
-    const ssize_t n = ::send(fd, stream.data() + sent, std::min<std::size_t>(stream.size() - sent, 65536), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = ::send(fd, stream.data() + sent, std::min<std::size_t>(stream.size() - sent, 65536),
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
       sent += static_cast<std::size_t>(n);
       continue;
@@ -172,7 +180,8 @@ std::vector<std::byte> stream_of(Bytes input) {
     std::uint32_t table, data;
     std::memcpy(&table, head + 20, 4);
     std::memcpy(&data, head + 24, 4);
-    const std::size_t body = std::min<std::size_t>(std::uint64_t{table} + data, stream.size() - at - wire::header_bytes);
+    const std::size_t body =
+        std::min<std::size_t>(std::uint64_t{table} + data, stream.size() - at - wire::header_bytes);
     const std::uint32_t body_sum = wire::crc32c({head + wire::header_bytes, body});
     std::memcpy(head + 56, &body_sum, 4);
     const std::uint32_t head_sum = wire::crc32c({head, 60});
@@ -187,12 +196,15 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
   std::uint64_t id = 1 + random() % 1000;
   for (std::size_t k = 0; k < frames; ++k) {
     const std::uint32_t batch = static_cast<std::uint32_t>(1 + random() % 6);
-    const std::uint16_t flags = static_cast<std::uint16_t>((random() % 8 == 0 ? wire::more : 0) | (random() % 8 == 0 ? wire::no_reply : 0));
-    Stream frame = valid_request(random, id++, flags, random() % 16 ? 0 : static_cast<std::uint32_t>(random() % 3), batch);
+    const std::uint16_t flags =
+        static_cast<std::uint16_t>((random() % 8 == 0 ? wire::more : 0) | (random() % 8 == 0 ? wire::no_reply : 0));
+    Stream frame =
+        valid_request(random, id++, flags, random() % 16 ? 0 : static_cast<std::uint32_t>(random() % 3), batch);
     // Most that is wrong ends the connection, and nobody looks at what follows: so that does not come too often.
     switch (random() % 64) {
       case 0:  // any bit, anywhere
-        for (std::size_t n = 1 + random() % 4; n--;) frame[random() % frame.size()] ^= static_cast<std::byte>(1u << (random() % 8));
+        for (std::size_t n = 1 + random() % 4; n--;)
+          frame[random() % frame.size()] ^= static_cast<std::byte>(1u << (random() % 8));
         break;
       case 1:  // a header of nonsense that passes its checksum
         for (std::size_t n = 1 + random() % 4; n--;) frame[4 + random() % 52] = static_cast<std::byte>(random());
@@ -202,7 +214,9 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
       case 10:
       case 11:  // a table of nonsense that passes
         for (std::size_t n = 1 + random() % 16; n--;)
-          if (frame.size() > wire::header_bytes) frame[wire::header_bytes + random() % (frame.size() - wire::header_bytes)] = static_cast<std::byte>(random());
+          if (frame.size() > wire::header_bytes)
+            frame[wire::header_bytes + random() % (frame.size() - wire::header_bytes)] =
+                static_cast<std::byte>(random());
         mend_body(frame);
         break;
       case 3:  // lengths that lie
@@ -220,7 +234,8 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
         wire::Header h;
         h.kind = static_cast<wire::Kind>(1 + random() % 12);
         h.id = random() % 3;
-        frame = frame_of(h, {}, Bytes(frame).first(random() % std::min<std::size_t>(frame.size(), 200)), random() % 4 != 0);
+        frame =
+            frame_of(h, {}, Bytes(frame).first(random() % std::min<std::size_t>(frame.size(), 200)), random() % 4 != 0);
         break;
       }
       default: break;

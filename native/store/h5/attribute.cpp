@@ -10,7 +10,8 @@ Handle& handle(void* attribute) { return *static_cast<Handle*>(attribute); }
 
 std::uint64_t elements(const Attribute& attribute) {
   const Id space = decode_space(attribute.space);
-  return H5Sget_simple_extent_type(space) == H5S_NULL ? 0 : static_cast<std::uint64_t>(H5Sget_simple_extent_npoints(space));
+  return H5Sget_simple_extent_type(space) == H5S_NULL ? 0
+                                                      : static_cast<std::uint64_t>(H5Sget_simple_extent_npoints(space));
 }
 
 H5A_info_t info_of(const Object& object, const Attribute& attribute) {
@@ -43,7 +44,8 @@ std::optional<std::string> present_name(const Handle& self) {
 std::string name_at(const Place& place, H5_index_t index, H5_iter_order_t order, hsize_t n) {
   const auto names = ordered_attributes(place.container(), *place.object, index, order);
   if (n >= names.size()) {
-    fail(Why::not_found, "attribute " + std::to_string(n) + " is asked for; the object has " + std::to_string(names.size()));
+    fail(Why::not_found,
+         "attribute " + std::to_string(n) + " is asked for; the object has " + std::to_string(names.size()));
   }
   return names[n];
 }
@@ -60,7 +62,8 @@ void* make_handle(const Place& place, const std::string& name, std::shared_ptr<A
   return made;
 }
 
-void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t type, hid_t space, hid_t creation, hid_t, hid_t, void**) {
+void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t type, hid_t space, hid_t creation,
+             hid_t, hid_t, void**) {
   return guarded<void*>("attribute create", H5E_ATTR, nullptr, [&]() -> void* {
     const auto place = locate(object, at);
     if (place.container().find_attribute(*place.object, name)) {
@@ -116,7 +119,8 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
       if (needs_background(type, memory_type)) {
         background.assign(static_cast<const std::byte*>(into), static_cast<const std::byte*>(into) + n * target_size);
       }
-      if (H5Tconvert(type, memory_type, n, memory.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+      if (H5Tconvert(type, memory_type, n, memory.data(), background.empty() ? nullptr : background.data(), transfer) <
+          0) {
         fail(Why::type, "HDF5 cannot convert the attribute's data to the type in memory");
       }
     }
@@ -148,7 +152,8 @@ herr_t write(void* opened, hid_t memory_type, const void* from, hid_t transfer, 
         background.resize(n * layout.memory_bytes());
         unpack.unpack(layout, reinterpret_cast<const std::byte*>(attribute.data.data()), n, background.data());
       }
-      if (H5Tconvert(memory_type, type, n, converted.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+      if (H5Tconvert(memory_type, type, n, converted.data(), background.empty() ? nullptr : background.data(),
+                     transfer) < 0) {
         fail(Why::type, "HDF5 cannot convert the data to the attribute's type");
       }
       unpack.release();  // it is in the converted elements now
@@ -188,7 +193,8 @@ herr_t get(void* object, H5VL_attr_get_args_t* args, hid_t, void**) {
         }
         const auto place = owner(object, &ask.loc_params);
         const auto& by = ask.loc_params.loc_data.loc_by_idx;
-        const auto name = ask.loc_params.type == H5VL_OBJECT_BY_IDX ? name_at(place, by.idx_type, by.order, by.n) : std::string(ask.attr_name);
+        const auto name = ask.loc_params.type == H5VL_OBJECT_BY_IDX ? name_at(place, by.idx_type, by.order, by.n)
+                                                                    : std::string(ask.attr_name);
         *ask.ainfo = info_of(*place.object, *need_attribute(place, name));
         return;
       }
@@ -213,7 +219,8 @@ herr_t get(void* object, H5VL_attr_get_args_t* args, hid_t, void**) {
         return;
       case H5VL_ATTR_GET_TYPE: {
         const auto& self = handle(object);
-        args->args.get_type.type_id = type_id(place_of(object), self.attribute->named_type, self.attribute->type).release();
+        args->args.get_type.type_id =
+            type_id(place_of(object), self.attribute->named_type, self.attribute->type).release();
         return;
       }
     }
@@ -241,7 +248,8 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_attr_specific_ar
       case H5VL_ATTR_ITER: {
         auto& ask = args->args.iterate;
         const Id location = register_place(place);
-        const auto index = ask.idx_type == H5_INDEX_CRT_ORDER && !place.object->tracks_attribute_order ? H5_INDEX_NAME : ask.idx_type;
+        const auto index =
+            ask.idx_type == H5_INDEX_CRT_ORDER && !place.object->tracks_attribute_order ? H5_INDEX_NAME : ask.idx_type;
         const auto names = ordered_attributes(container, *place.object, index, ask.order);
         const hsize_t first = ask.idx ? *ask.idx : 0;
         if (first > 0 && first >= names.size()) {

@@ -23,8 +23,7 @@ void push_error(const char* function, hid_t major, Why why, const char* text);
 inline thread_local int call_depth = 0;
 
 /// Runs a call; what it throws goes on the error stack, and `bad` to HDF5.
-template <typename R, typename F>
-R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
+template <typename R, typename F> R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
   R result = bad;
   ++call_depth;
   auto run = [&](auto&& part) {
@@ -48,8 +47,7 @@ R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
   return result;
 }
 
-template <typename F>
-herr_t guarded_status(const char* function, hid_t major, F&& call) noexcept {
+template <typename F> herr_t guarded_status(const char* function, hid_t major, F&& call) noexcept {
   return guarded<herr_t>(function, major, -1, [&]() -> herr_t {
     call();
     return 0;

@@ -52,7 +52,8 @@ class RecordReader {
  private:
   std::string_view need(std::size_t n) {
     if (n > in_.size()) {
-      fail(Why::io, "the record of " + std::string(what_) + " in the store is cut short: it is damaged, or of a later Sonde");
+      fail(Why::io,
+           "the record of " + std::string(what_) + " in the store is cut short: it is damaged, or of a later Sonde");
     }
     const std::string_view out = in_.substr(0, n);
     in_.remove_prefix(n);

@@ -87,19 +87,25 @@ void add_servers(Config& config, std::string_view list) {
 // make: a file is about to be made, and with it a store that is not there yet; reading leaves nothing behind.
 void add_embedded(Config& config, const std::string& path, bool make) {
   const bool memory = path == "memory";
-  const auto part_there = [&](const char* part) { return access((path + '/' + part + "/sonde-store").c_str(), F_OK) == 0; };
+  const auto part_there = [&](const char* part) {
+    return access((path + '/' + part + "/sonde-store").c_str(), F_OK) == 0;
+  };
   if (!memory && !make && !(part_there("keys") && part_there("objects"))) {
-    fail(Why::not_found, "HDF5_VOL_CONNECTOR: embedded=" + path + ": this folder holds no store with HDF5 files "
-                         "(errno = 2, error message = 'No such file or directory'); hint: correct the path, or write a file first");
+    fail(Why::not_found,
+         "HDF5_VOL_CONNECTOR: embedded=" + path +
+             ": this folder holds no store with HDF5 files "
+             "(errno = 2, error message = 'No such file or directory'); hint: correct the path, or write a file first");
   }
   if (!memory && make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     const auto why = errno;
-    fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path + ": cannot make this folder: " + std::generic_category().message(why) +
+    fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path +
+                      ": cannot make this folder: " + std::generic_category().message(why) +
                       (why == ENOENT ? "; hint: make the folder above it first" : "; hint: choose another path"));
   }
   // The folders of `sonde store --embedded` and `sonde store serve --path`, which so see the same files.
-  for (const auto& [role, text] : {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/keys"},
-                                   std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/objects"}}) {
+  for (const auto& [role, text] :
+       {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/keys"},
+        std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/objects"}}) {
     auto spec = parse_backend(role, text);
     if (!spec) {
       fail(spec.error(), "HDF5_VOL_CONNECTOR: embedded=" + path);
@@ -159,16 +165,20 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
     } else if (name == "chunk_cache") {
       chunk_cache = byte_count(name, value);
     } else {
-      fail(Why::invalid, "HDF5_VOL_CONNECTOR: '" + std::string(item) + "' is no setting of the sonde connector; those are servers=H:P,… "
-                         "embedded=PATH transport= auth= token= timeout= connect_timeout= checksum=yes|no stripe= chunk_cache= flush=network|storage "
-                         "connections=N " + std::string(link_option_names) + ", with ';' between");
+      fail(Why::invalid, "HDF5_VOL_CONNECTOR: '" + std::string(item) +
+                             "' is no setting of the sonde connector; those are servers=H:P,… "
+                             "embedded=PATH transport= auth= token= timeout= connect_timeout= checksum=yes|no stripe= "
+                             "chunk_cache= flush=network|storage "
+                             "connections=N " +
+                             std::string(link_option_names) + ", with ';' between");
     }
   }
   if (config.servers.empty() && config.embedded.empty()) {
     const char* const servers = std::getenv("SONDE_STORE_SERVERS");
     if (!servers || !*servers) {
-      fail(Why::invalid, "the sonde connector is told no server; hint: HDF5_VOL_CONNECTOR=\"sonde servers=127.0.0.1:5440\", or set "
-                         "SONDE_STORE_SERVERS; `sonde store serve` starts one");
+      fail(Why::invalid,
+           "the sonde connector is told no server; hint: HDF5_VOL_CONNECTOR=\"sonde servers=127.0.0.1:5440\", or set "
+           "SONDE_STORE_SERVERS; `sonde store serve` starts one");
     }
     add_servers(config, servers);
   }
@@ -178,8 +188,10 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
   }
   for (const auto role : {Role::kv, Role::data}) {
     if (client->servers(role) == 0) {
-      fail(Why::invalid, "none of the store's servers has the role " + std::string(name_of(role)) + ", which HDF5 files need; "
-                         "hint: sonde store serve --backend " + std::string(name_of(role)) + "=…");
+      fail(Why::invalid, "none of the store's servers has the role " + std::string(name_of(role)) +
+                             ", which HDF5 files need; "
+                             "hint: sonde store serve --backend " +
+                             std::string(name_of(role)) + "=…");
     }
   }
   auto service = std::make_shared<Service>(std::move(*client));
@@ -289,8 +301,8 @@ herr_t query_optional(void*, H5VL_subclass_t subclass, int operation, std::uint6
   const bool known = (subclass == H5VL_SUBCLS_DATASET && operation >= H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE &&
                       operation <= H5VL_NATIVE_DATASET_CHUNK_ITER) ||
                      (subclass == H5VL_SUBCLS_GROUP && operation <= H5VL_NATIVE_GROUP_GET_OBJINFO) ||
-                     (subclass == H5VL_SUBCLS_OBJECT && (operation <= H5VL_NATIVE_OBJECT_SET_COMMENT ||
-                                                         operation == H5VL_NATIVE_OBJECT_GET_NATIVE_INFO));
+                     (subclass == H5VL_SUBCLS_OBJECT &&
+                      (operation <= H5VL_NATIVE_OBJECT_SET_COMMENT || operation == H5VL_NATIVE_OBJECT_GET_NATIVE_INFO));
   *flags = known ? H5VL_OPT_QUERY_SUPPORTED : 0;
   return 0;
 }
@@ -321,12 +333,13 @@ const H5VL_class_t connector = {
     connector_value,
     "sonde",
     1,
-    H5VL_CAP_FLAG_FILE_BASIC | H5VL_CAP_FLAG_FILE_MORE | H5VL_CAP_FLAG_GROUP_BASIC | H5VL_CAP_FLAG_GROUP_MORE | H5VL_CAP_FLAG_DATASET_BASIC |
-        H5VL_CAP_FLAG_DATASET_MORE | H5VL_CAP_FLAG_ATTR_BASIC | H5VL_CAP_FLAG_ATTR_MORE | H5VL_CAP_FLAG_LINK_BASIC | H5VL_CAP_FLAG_LINK_MORE |
-        H5VL_CAP_FLAG_OBJECT_BASIC | H5VL_CAP_FLAG_OBJECT_MORE | H5VL_CAP_FLAG_OBJ_REF | H5VL_CAP_FLAG_REG_REF |
-        H5VL_CAP_FLAG_STORED_DATATYPES | H5VL_CAP_FLAG_CREATION_ORDER | H5VL_CAP_FLAG_ITERATE | H5VL_CAP_FLAG_STORAGE_SIZE |
-        H5VL_CAP_FLAG_BY_IDX | H5VL_CAP_FLAG_GET_PLIST | H5VL_CAP_FLAG_FLUSH_REFRESH | H5VL_CAP_FLAG_EXTERNAL_LINKS |
-        H5VL_CAP_FLAG_HARD_LINKS | H5VL_CAP_FLAG_SOFT_LINKS | H5VL_CAP_FLAG_TRACK_TIMES | H5VL_CAP_FLAG_FILTERS | H5VL_CAP_FLAG_FILL_VALUES,
+    H5VL_CAP_FLAG_FILE_BASIC | H5VL_CAP_FLAG_FILE_MORE | H5VL_CAP_FLAG_GROUP_BASIC | H5VL_CAP_FLAG_GROUP_MORE |
+        H5VL_CAP_FLAG_DATASET_BASIC | H5VL_CAP_FLAG_DATASET_MORE | H5VL_CAP_FLAG_ATTR_BASIC | H5VL_CAP_FLAG_ATTR_MORE |
+        H5VL_CAP_FLAG_LINK_BASIC | H5VL_CAP_FLAG_LINK_MORE | H5VL_CAP_FLAG_OBJECT_BASIC | H5VL_CAP_FLAG_OBJECT_MORE |
+        H5VL_CAP_FLAG_OBJ_REF | H5VL_CAP_FLAG_REG_REF | H5VL_CAP_FLAG_STORED_DATATYPES | H5VL_CAP_FLAG_CREATION_ORDER |
+        H5VL_CAP_FLAG_ITERATE | H5VL_CAP_FLAG_STORAGE_SIZE | H5VL_CAP_FLAG_BY_IDX | H5VL_CAP_FLAG_GET_PLIST |
+        H5VL_CAP_FLAG_FLUSH_REFRESH | H5VL_CAP_FLAG_EXTERNAL_LINKS | H5VL_CAP_FLAG_HARD_LINKS |
+        H5VL_CAP_FLAG_SOFT_LINKS | H5VL_CAP_FLAG_TRACK_TIMES | H5VL_CAP_FLAG_FILTERS | H5VL_CAP_FLAG_FILL_VALUES,
     nullptr,
     terminate,
     {sizeof(Info), copy_info, compare_info, free_info, info_to_text, text_to_info},
@@ -368,4 +381,6 @@ const void* raw_object(hid_t id) {
 }  // namespace sonde::store::h5
 
 /// What the plug-in (plugin.cpp) takes from here.
-extern "C" __attribute__((visibility("default"))) const void* sonde_h5_connector() { return &sonde::store::h5::connector; }
+extern "C" __attribute__((visibility("default"))) const void* sonde_h5_connector() {
+  return &sonde::store::h5::connector;
+}

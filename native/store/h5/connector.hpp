@@ -6,12 +6,14 @@
 /// Settings are name=value, with ';' between them; without servers= or embedded= they come from SONDE_STORE_SERVERS.
 ///
 ///   servers=H:P,H:P…     as Config::servers; roles kv and data are needed
-///   embedded=PATH        no server: kv in PATH/keys (lmdb), objects in PATH/objects (posix); "memory": in this process only
+///   embedded=PATH        no server: kv in PATH/keys (lmdb), objects in PATH/objects (posix); "memory": in this process
+///                        only
 ///   transport=NAME       tcp and whatever else the server offers
 ///   auth=NAME token=FILE timeout=S connect_timeout=S checksum=yes|no
 ///   stripe=BYTES         of new files over several data servers (1 MiB)
 ///   chunk_cache=BYTES    of each dataset (64 MiB)
-///   flush=network        H5Fflush waits until every client can see it; storage (the default): until it survives power loss
+///   flush=network        H5Fflush waits until every client can see it; storage (the default): until it survives power
+///                        loss
 ///   connections=N        to each server, at most
 ///   provider=P nodelay=… and what else link_options.hpp names; '+' stands for the ';' in a provider's name
 
@@ -29,8 +31,8 @@ namespace sonde::store::h5 {
 /// From the range that HDF5 leaves for connectors that are not registered with it.
 inline constexpr int connector_value = 320;
 
-/// make: an embedded store that is not there yet is made, but not the folder above it. Errors: invalid, naming the setting and
-/// those that are known; not_found, there is no such embedded store.
+/// make: an embedded store that is not there yet is made, but not the folder above it. Errors: invalid, naming the
+/// setting and those that are known; not_found, there is no such embedded store.
 std::shared_ptr<Service> open_service(std::string_view settings, bool make);
 void close_services();
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view directory = "h5.files";
 constexpr std::uint8_t record_version = 1;
-constexpr std::size_t wave_bytes = 4u << 20;    // what is gathered before it is sent; two waves at most are in memory
+constexpr std::size_t wave_bytes = 4u << 20;  // what is gathered before it is sent; two waves at most are in memory
 constexpr std::size_t wave_ops = 4096;
 constexpr std::size_t pooled_bytes_max = 64u << 10;
 constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes go from the caller's memory
@@ -44,7 +44,10 @@ std::string named_key(char kind, ObjectId id, std::string_view name) {
   if (name.size() <= long_name_bytes) {
     return key.append(name);
   }
-  return key.append(name.substr(0, long_name_bytes - 33)).append(1, '\x01').append(hex(mix(name, 1))).append(hex(mix(name, 2)));
+  return key.append(name.substr(0, long_name_bytes - 33))
+      .append(1, '\x01')
+      .append(hex(mix(name, 1)))
+      .append(hex(mix(name, 2)));
 }
 
 std::string chunk_key(ObjectId id, const ChunkAt& at) {
@@ -72,8 +75,16 @@ std::string data_name(const Object& object, Part part) {
 }
 
 std::string encode(std::string_view name, const Link& link) {
-  return RecordWriter().number(record_version).number(link.kind).number(link.target).text(link.path).text(link.file).number(link.order)
-      .number(link.charset).text(name).take();
+  return RecordWriter()
+      .number(record_version)
+      .number(link.kind)
+      .number(link.target)
+      .text(link.path)
+      .text(link.file)
+      .number(link.order)
+      .number(link.charset)
+      .text(name)
+      .take();
 }
 
 Link decode_link(std::string_view record, std::string& name) {
@@ -91,8 +102,17 @@ Link decode_link(std::string_view record, std::string& name) {
 }
 
 std::string encode(std::string_view name, const Attribute& a) {
-  return RecordWriter().number(record_version).text(a.type).text(a.space).number(a.named_type).text(a.data).text(a.heap).number(a.order)
-      .number(a.charset).text(name).take();
+  return RecordWriter()
+      .number(record_version)
+      .text(a.type)
+      .text(a.space)
+      .number(a.named_type)
+      .text(a.data)
+      .text(a.heap)
+      .number(a.order)
+      .number(a.charset)
+      .text(name)
+      .take();
 }
 
 Attribute decode_attribute(std::string_view record, std::string& name) {
@@ -135,8 +155,9 @@ std::uint64_t new_number() {
 
 // HDF5 reads the class of an error from errno in its text; so does h5py.
 [[noreturn]] void no_such_file(const std::string& name) {
-  fail(Why::not_found, "the store has no HDF5 file '" + name + "' (errno = 2, error message = 'No such file or directory'); "
-                       "hint: files on disk are not looked at while HDF5_VOL_CONNECTOR names the store");
+  fail(Why::not_found, "the store has no HDF5 file '" + name +
+                           "' (errno = 2, error message = 'No such file or directory'); "
+                           "hint: files on disk are not looked at while HDF5_VOL_CONNECTOR names the store");
 }
 
 void run(Batch& batch, const std::string& doing) {
@@ -210,7 +231,8 @@ void remove_contents(Service& service, const std::string& space) {
       auto batch = service.client.batch();
       for (std::size_t n = k; n < std::min(names.size(), k + wave_ops); ++n) {
         for (int server = 0; server < servers; ++server) {
-          batch.add({.code = objects ? Code::object_remove : Code::kv_remove, .space = space, .key = names[n]}, objects ? server : -1);
+          batch.add({.code = objects ? Code::object_remove : Code::kv_remove, .space = space, .key = names[n]},
+                    objects ? server : -1);
         }
       }
       run(batch, doing);
@@ -224,8 +246,9 @@ std::string absolute_name(const std::string& name) {
   std::error_code ignored;
   auto path = std::filesystem::absolute(name, ignored).lexically_normal().string();
   if (path.size() > limit::key_bytes) {
-    fail(Why::invalid, "the file's absolute name has " + std::to_string(path.size()) + " bytes; the store takes at most " +
-                           std::to_string(limit::key_bytes) + "; hint: use a shorter path");
+    fail(Why::invalid, "the file's absolute name has " + std::to_string(path.size()) +
+                           " bytes; the store takes at most " + std::to_string(limit::key_bytes) +
+                           "; hint: use a shorter path");
   }
   return path;
 }
@@ -234,12 +257,12 @@ std::string absolute_name(const std::string& name) {
 struct Container::Wave {
   Wave(Batch empty) : batch(std::move(empty)) {}
   Batch batch;
-  std::string run_name;                    // what is being gathered of one object, at one place
+  std::string run_name;  // what is being gathered of one object, at one place
   std::uint64_t run_at = 0;
   std::vector<std::byte> run;
   std::deque<std::vector<std::byte>> runs;
-  std::vector<std::string> values;         // of kv
-  std::unordered_set<ObjectId> objects;    // whose data is in it
+  std::vector<std::string> values;       // of kv
+  std::unordered_set<ObjectId> objects;  // whose data is in it
   std::size_t data_bytes = 0;
   bool started = false;
 };
@@ -248,7 +271,8 @@ Container::Container(std::shared_ptr<Service> service, std::string name, std::st
     : service_(std::move(service)), name_(std::move(name)), space_(std::move(space)) {}
 
 Container::~Container() {
-  // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up first.
+  // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up
+  // first.
   if (!service_->ours()) {
     static_cast<void>(flying_.release());
     static_cast<void>(filling_.release());
@@ -265,8 +289,9 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
   }
   const auto before = look_up(*service, name);
   if (before && how == Create::exclusive) {
-    fail(Why::exists, "the store has a file '" + name + "' already (errno = 17, error message = 'File exists'); "
-                      "hint: open it with r+, or write it anew with w");
+    fail(Why::exists, "the store has a file '" + name +
+                          "' already (errno = 17, error message = 'File exists'); "
+                          "hint: open it with r+, or write it anew with w");
   }
   const auto number = new_number();
   const auto space = "h5." + hex(number);
@@ -288,7 +313,8 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
     batch.put(space, order_key(), bytes_of(order));
   }
   // Last, and exclusively where that was asked for: of two processes that create the same file, one wins.
-  const auto entry = batch.put(directory, name, bytes_of(space), how == Create::exclusive ? flag::exclusive : std::uint8_t{0});
+  const auto entry =
+      batch.put(directory, name, bytes_of(space), how == Create::exclusive ? flag::exclusive : std::uint8_t{0});
   run(batch, "creating '" + name + "'");
   if (batch[entry].status == Status::exists) {
     remove_contents(*service, space);
@@ -307,7 +333,9 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
 std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, const std::string& name, bool writable) {
   if (auto there = find_open(*service, name)) {
     if (writable && !there->writable_) {
-      fail(Why::in_use, "'" + name + "' is open read-only in this process, so it cannot be opened for writing; hint: close it first");
+      fail(
+          Why::in_use,
+          "'" + name + "' is open read-only in this process, so it cannot be opened for writing; hint: close it first");
     }
     return there;
   }
@@ -329,13 +357,16 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
     }
   }
   if (batch[0].status == Status::not_found) {
-    fail(Why::io, "'" + name + "' is not whole: its first record is missing; hint: do the servers have the same order as when it was written?");
+    fail(Why::io, "'" + name +
+                      "' is not whole: its first record is missing; hint: do the servers have the same order as when "
+                      "it was written?");
   }
   std::shared_ptr<Container> opened(new Container(service, name, *space));
   RecordReader in(text_of(batch[0].data), "the file '" + name + "'");
   if (const auto version = in.number<std::uint8_t>(); version != record_version) {
-    fail(Why::unsupported, "'" + name + "' was written in version " + std::to_string(version) + " of the store's HDF5 layout; this Sonde reads " +
-                               std::to_string(record_version) + "; hint: use the Sonde that wrote it, or a later one");
+    fail(Why::unsupported, "'" + name + "' was written in version " + std::to_string(version) +
+                               " of the store's HDF5 layout; this Sonde reads " + std::to_string(record_version) +
+                               "; hint: use the Sonde that wrote it, or a later one");
   }
   opened->number_ = in.number<std::uint64_t>();
   opened->session_ = in.number<std::uint32_t>();
@@ -345,7 +376,8 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
   opened->writable_ = writable;
   const auto servers = std::max<std::size_t>(1, service->client.servers(Role::data));
   if (opened->stripes_ != servers) {
-    fail(Why::invalid, "'" + name + "' is striped over " + std::to_string(opened->stripes_) + " data servers, and " + std::to_string(servers) +
+    fail(Why::invalid, "'" + name + "' is striped over " + std::to_string(opened->stripes_) + " data servers, and " +
+                           std::to_string(servers) +
                            " are named; hint: name all of them, in the order they had when it was written");
   }
   open_files()[{service->label, name}] = opened;
@@ -377,15 +409,16 @@ void Container::check_writable() const {
 
 void Container::check_health() const {
   if (!service_->ours()) {
-    fail(Why::in_use, "'" + name_ + "' was opened before fork(), by the parent process; hint: open it again in the child");
+    fail(Why::in_use,
+         "'" + name_ + "' was opened before fork(), by the parent process; hint: open it again in the child");
   }
   if (broken_) {
     fail(Why::io, *broken_);
   }
 }
 
-// `sonde store rm`, or another process that made it anew, has taken the name meanwhile: whatever was written since then would lie
-// where nobody finds it, and be told as stored.
+// `sonde store rm`, or another process that made it anew, has taken the name meanwhile: whatever was written since then
+// would lie where nobody finds it, and be told as stored.
 void Container::check_named() {
   auto batch = service_->client.batch();
   batch.get(directory, name_);
@@ -394,7 +427,9 @@ void Container::check_named() {
   if (batch[0].status == Status::ok && text_of(batch[0].data) == space_) {
     return;
   }
-  broken_ = "'" + name_ + "' was removed from the store, or made anew, by another program while it was open here; what was written to it is gone; "
+  broken_ = "'" + name_ +
+            "' was removed from the store, or made anew, by another program while it was open here; what was written "
+            "to it is gone; "
             "hint: write it again when nobody else removes it";
   remove_contents(*service_, space_);
   check_health();
@@ -409,15 +444,31 @@ void Container::mark_broken(const std::string& why) {
 std::string Container::header_key(ObjectId id) const { return 'o' + hex(id); }
 
 std::string Container::encode_file() const {
-  return RecordWriter().number(record_version).number(number_).number(session_).number(stripes_).number(stripe_bytes_).text(properties_).take();
+  return RecordWriter()
+      .number(record_version)
+      .number(number_)
+      .number(session_)
+      .number(stripes_)
+      .number(stripe_bytes_)
+      .text(properties_)
+      .take();
 }
 
 std::string Container::encode_header(const Object& o) const {
   RecordWriter out;
-  out.number(record_version).number(o.kind).number(o.links_to).number(o.changed_s).text(o.properties).text(o.comment)
-      .number<std::uint8_t>(static_cast<std::uint8_t>(o.tracks_times | o.tracks_link_order << 1 | o.indexes_link_order << 2 |
-                                                      o.tracks_attribute_order << 3 | o.compact << 4 | o.allocated << 5 | o.filtered << 6))
-      .number(o.next_link_order).number(o.link_count).number(o.next_attribute_order).number(o.attribute_count);
+  out.number(record_version)
+      .number(o.kind)
+      .number(o.links_to)
+      .number(o.changed_s)
+      .text(o.properties)
+      .text(o.comment)
+      .number<std::uint8_t>(static_cast<std::uint8_t>(o.tracks_times | o.tracks_link_order << 1 |
+                                                      o.indexes_link_order << 2 | o.tracks_attribute_order << 3 |
+                                                      o.compact << 4 | o.allocated << 5 | o.filtered << 6))
+      .number(o.next_link_order)
+      .number(o.link_count)
+      .number(o.next_attribute_order)
+      .number(o.attribute_count);
   if (o.kind != Kind::group) {
     out.text(o.type).number(o.named_type);
   }
@@ -543,7 +594,8 @@ void Container::launch() {
   put_bytes_ = 0;
   flying_ = std::move(filling_);
   if (auto sent = flying_->batch.start(); !sent) {
-    broken_ = "writing '" + name_ + "': " + sent.error().what + " [" + sent.error().code + "]; hint: " + sent.error().hint;
+    broken_ =
+        "writing '" + name_ + "': " + sent.error().what + " [" + sent.error().code + "]; hint: " + sent.error().hint;
     flying_.reset();
     check_health();
   }
@@ -557,7 +609,8 @@ void Container::settle() {
   const auto wave = std::move(flying_);
   if (auto done = wave->batch.wait(); !done) {
     broken_ = "writing '" + name_ + "': " + done.error().what + " [" + done.error().code + "]" +
-              (done.error().hint.empty() ? "" : "; hint: " + done.error().hint) + "; what was written since the last flush may be lost";
+              (done.error().hint.empty() ? "" : "; hint: " + done.error().hint) +
+              "; what was written since the last flush may be lost";
     check_health();
   }
   for (std::size_t k = 0; wave->batch.failed() && k < wave->batch.size(); ++k) {
@@ -590,7 +643,8 @@ void Container::flush(bool durably) {
   }
   constexpr std::size_t cached_max = 100000;
   if (objects_.size() > cached_max) {
-    std::erase_if(objects_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->handles == 0; });
+    std::erase_if(objects_,
+                  [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->handles == 0; });
   }
 }
 
@@ -705,7 +759,8 @@ void Container::remove_object(Object& object) {
     for (std::size_t k = 0; k < 2; ++k) {
       if (k == 0 ? !object.pool && (object.allocated || object.data_end > 0) : object.heap_end > 0) {
         for (std::uint32_t server = 0; server < stripes_; ++server) {
-          batch.add({.code = Code::object_remove, .space = space_, .key = names[k]}, stripes_ > 1 ? static_cast<int>(server) : -1);
+          batch.add({.code = Code::object_remove, .space = space_, .key = names[k]},
+                    stripes_ > 1 ? static_cast<int>(server) : -1);
         }
       }
     }
@@ -982,7 +1037,12 @@ void Container::end_run() {
   const Bytes data = wave.runs.emplace_back(std::move(wave.run));
   wave.run.clear();
   each_stripe(wave.run_at, data.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
-    wave.batch.add({.code = Code::object_write, .space = space_, .key = wave.run_name, .offset = local, .data = data.subspan(at, n)}, server);
+    wave.batch.add({.code = Code::object_write,
+                    .space = space_,
+                    .key = wave.run_name,
+                    .offset = local,
+                    .data = data.subspan(at, n)},
+                   server);
   });
 }
 
@@ -1021,10 +1081,17 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
   for (std::size_t k = 0; k < pieces.size();) {
     auto batch = service_->client.batch();
     for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].bytes.size() <= batch_bytes) &&
-                                batch.size() < limit::batch_ops / 2; ++k) {
-      each_stripe(base + pieces[k].offset, pieces[k].bytes.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
-        batch.add({.code = Code::object_write, .space = space_, .key = name, .offset = local, .data = pieces[k].bytes.subspan(at, n)}, server);
-      });
+                                batch.size() < limit::batch_ops / 2;
+         ++k) {
+      each_stripe(base + pieces[k].offset, pieces[k].bytes.size(),
+                  [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+                    batch.add({.code = Code::object_write,
+                               .space = space_,
+                               .key = name,
+                               .offset = local,
+                               .data = pieces[k].bytes.subspan(at, n)},
+                              server);
+                  });
       bytes += pieces[k].bytes.size();
     }
     run(batch, "writing a dataset of '" + name_ + "'");
@@ -1040,8 +1107,8 @@ bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes 
   constexpr auto valid = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
   const bool follows = ahead_.pool == object.pool && at >= ahead_.next && at - ahead_.next <= pooled_bytes_max;
-  const bool held = ahead_.pool == object.pool && at >= ahead_.at && at + into.size() <= ahead_.at + ahead_.bytes.size() &&
-                    now - ahead_.read_at < valid;
+  const bool held = ahead_.pool == object.pool && at >= ahead_.at &&
+                    at + into.size() <= ahead_.at + ahead_.bytes.size() && now - ahead_.read_at < valid;
   // Only forward: what is read again comes from the server again.
   const bool again = at < ahead_.next;
   ahead_.pool = object.pool;
@@ -1059,8 +1126,11 @@ bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes 
     const auto name = data_name(object, Part::data);
     each_stripe(at, window, [&](int server, std::uint64_t local, std::uint64_t offset, std::uint64_t n) {
       const auto part = MutableBytes(ahead_.bytes).subspan(offset, n);
-      into_window.emplace_back(batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = part},
-                                         server), part);
+      into_window.emplace_back(
+          batch.add(
+              {.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = part},
+              server),
+          part);
     });
     run(batch, "reading a dataset of '" + name_ + "'");
     for (const auto& [k, part] : into_window) {
@@ -1088,11 +1158,19 @@ void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pi
     auto batch = service_->client.batch();
     std::vector<MutableBytes> into;
     for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].into.size() <= batch_bytes) &&
-                                into.size() < limit::batch_ops / 2; ++k) {
-      each_stripe(base + pieces[k].offset, pieces[k].into.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
-        into.push_back(pieces[k].into.subspan(at, n));
-        batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = into.back()}, server);
-      });
+                                into.size() < limit::batch_ops / 2;
+         ++k) {
+      each_stripe(base + pieces[k].offset, pieces[k].into.size(),
+                  [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+                    into.push_back(pieces[k].into.subspan(at, n));
+                    batch.add({.code = Code::object_read,
+                               .space = space_,
+                               .key = name,
+                               .offset = local,
+                               .length = n,
+                               .into = into.back()},
+                              server);
+                  });
       bytes += pieces[k].into.size();
     }
     if (batch.size() == 0) {

@@ -1,5 +1,6 @@
 #pragma once
-/// An HDF5 file as it lies in the store: records under keys, datasets' bytes in objects. Knows nothing of HDF5's library.
+/// An HDF5 file as it lies in the store: records under keys, datasets' bytes in objects. Knows nothing of HDF5's
+/// library.
 ///
 /// One kv space and one object space per file, both named "h5." and the file's 16 hex digits; the space "h5.files" maps
 /// absolute names to them. Keys (ids are 16 hex digits, so that a scan by prefix gives what belongs together):
@@ -11,14 +12,14 @@
 ///   a <id> <name>      an attribute, its value included
 ///   c <id> 4.0.7       where the chunk at these chunk coordinates lies in the dataset's data
 ///
-/// Objects: "<id>d" a dataset's data, "<id>h" what its elements of variable length point to, "<session>p" the data of all
-/// contiguous datasets of up to 64 KiB that one session made, one behind the other. So thousands of small datasets
+/// Objects: "<id>d" a dataset's data, "<id>h" what its elements of variable length point to, "<session>p" the data of
+/// all contiguous datasets of up to 64 KiB that one session made, one behind the other. So thousands of small datasets
 /// are a few large writes to one object. What a removed one had stays unused until the file goes.
 ///
 /// Changes are gathered and sent as one batch when enough have come together, with flush() and at close. So other
 /// processes see what was written after flush() or close(), and read what they open anew; within a process all who
-/// open a file share one Container, and see everything at once. What a read-only process reads of small datasets may be up
-/// to 50 ms old. One process may write a file at a time: as with
+/// open a file share one Container, and see everything at once. What a read-only process reads of small datasets may be
+/// up to 50 ms old. One process may write a file at a time: as with
 /// HDF5's own files the user sees to that. A batch that fails is told by every later call and by close().
 ///
 /// Thread rule: HDF5 serialises all calls of its library, and these with them.
@@ -53,25 +54,25 @@ struct Service {
   bool ours() const { return process == getpid(); }
   Client client;
   pid_t process = getpid();
-  std::string label;                          ///< the settings it came from; two with the same label are one
+  std::string label;  ///< the settings it came from; two with the same label are one
   std::uint64_t stripe_bytes = 1u << 20;
   std::uint64_t chunk_cache_bytes = 64u << 20;  ///< of one dataset
-  bool flush_durably = true;                  ///< else flush() ends where close() does: when every client can see it
+  bool flush_durably = true;                    ///< else flush() ends where close() does: when every client can see it
 };
 
 struct Link {
   enum class Kind : std::uint8_t { hard = 0, soft = 1, external = 2 };
   Kind kind = Kind::hard;
-  ObjectId target = 0;         ///< hard
-  std::string path, file;      ///< soft: path; external: both
+  ObjectId target = 0;     ///< hard
+  std::string path, file;  ///< soft: path; external: both
   std::int64_t order = 0;
   std::uint8_t charset = 0;
 };
 
 struct Attribute {
-  std::string type, space;     ///< as H5Tencode and H5Sencode give them
-  ObjectId named_type = 0;     ///< the committed type it was made with, 0: none
-  std::string data, heap;      ///< elements in stored form (datatype.hpp), and what they point to
+  std::string type, space;  ///< as H5Tencode and H5Sencode give them
+  ObjectId named_type = 0;  ///< the committed type it was made with, 0: none
+  std::string data, heap;   ///< elements in stored form (datatype.hpp), and what they point to
   std::int64_t order = 0;
   std::uint8_t charset = 0;
 };
@@ -96,9 +97,9 @@ class DatasetState {
 struct Object {
   ObjectId id = 0;
   Kind kind = Kind::group;
-  std::uint32_t links_to = 0;          ///< hard links; 0 and no handle: it goes
-  std::int64_t changed_s = 0;          ///< ctime, 0 where times are not tracked
-  std::string properties;              ///< creation property list as H5Pencode gives it
+  std::uint32_t links_to = 0;  ///< hard links; 0 and no handle: it goes
+  std::int64_t changed_s = 0;  ///< ctime, 0 where times are not tracked
+  std::string properties;      ///< creation property list as H5Pencode gives it
   std::string comment;
   bool tracks_times = false;
 
@@ -121,19 +122,19 @@ struct Object {
   // dataset, named type
   std::string type;
   ObjectId named_type = 0;
-  std::uint8_t space_class = 0;                    ///< 0 scalar, 1 simple, 2 null
+  std::uint8_t space_class = 0;                          ///< 0 scalar, 1 simple, 2 null
   std::vector<std::uint64_t> extent, extent_max, chunk;  ///< chunk empty: contiguous
   bool compact = false, filtered = false;
-  bool allocated = false;                          ///< contiguous: something was written
+  bool allocated = false;  ///< contiguous: something was written
   std::uint64_t data_end = 0, heap_end = 0;
-  std::uint64_t pool = 0, pool_at = 0;             ///< where a small contiguous dataset lies; pool 0: in an object of its own
-  std::string fill;                                ///< the user's fill value in stored form; empty: none was given
+  std::uint64_t pool = 0, pool_at = 0;  ///< where a small contiguous dataset lies; pool 0: in an object of its own
+  std::string fill;                     ///< the user's fill value in stored form; empty: none was given
   bool chunks_loaded = false;
   std::map<ChunkAt, Chunk> chunks;
 
   // not stored
   unsigned handles = 0;
-  bool dirty = false;                              ///< header differs from the store's
+  bool dirty = false;  ///< header differs from the store's
   std::unique_ptr<DatasetState> state;
 };
 using ObjectPtr = std::shared_ptr<Object>;
@@ -152,8 +153,8 @@ class Container : public std::enable_shared_from_this<Container> {
  public:
   enum class Create { exclusive, truncate };
   /// Errors: exists (exclusive), in_use (truncate of a file that this process has open), io.
-  static std::shared_ptr<Container> create(std::shared_ptr<Service> service, const std::string& name, Create how, std::string properties,
-                                           const Object& root);
+  static std::shared_ptr<Container> create(std::shared_ptr<Service> service, const std::string& name, Create how,
+                                           std::string properties, const Object& root);
   /// Errors: not_found, in_use (writable, though this process has it open read-only), io.
   static std::shared_ptr<Container> open(std::shared_ptr<Service> service, const std::string& name, bool writable);
   static bool exists(Service& service, const std::string& name);
@@ -219,16 +220,20 @@ class Container : public std::enable_shared_from_this<Container> {
   std::string encode_header(const Object& object) const;
   std::string encode_file() const;
   void remove_object(Object& object);
-  void each_stripe(std::uint64_t offset, std::uint64_t length,
-                   const std::function<void(int server, std::uint64_t local, std::uint64_t at, std::uint64_t n)>& each) const;
+  void each_stripe(
+      std::uint64_t offset, std::uint64_t length,
+      const std::function<void(int server, std::uint64_t local, std::uint64_t at, std::uint64_t n)>& each) const;
   void check_writable() const;
   void check_health() const;
   void check_named();  ///< that the file is still there; removes what was written to one that is not, and throws
   bool read_ahead(const Object& object, std::uint64_t at, MutableBytes into);
-  void end_run();      ///< what was gathered of one object becomes an operation
-  void launch();       ///< sends what is gathered, without waiting
-  void settle();       ///< waits for what was sent
-  void drain() { launch(); settle(); }
+  void end_run();  ///< what was gathered of one object becomes an operation
+  void launch();   ///< sends what is gathered, without waiting
+  void settle();   ///< waits for what was sent
+  void drain() {
+    launch();
+    settle();
+  }
 
   std::shared_ptr<Service> service_;
   std::string name_, space_, properties_;
@@ -248,7 +253,7 @@ class Container : public std::enable_shared_from_this<Container> {
     std::uint64_t pool = 0, at = 0, next = 0;
     std::vector<std::byte> bytes;
     std::chrono::steady_clock::time_point read_at;
-  } ahead_;                             ///< of small datasets that are read one after the other
+  } ahead_;                            ///< of small datasets that are read one after the other
   std::optional<std::string> broken_;  ///< why something written earlier did not arrive
 };
 

@@ -16,15 +16,16 @@ std::uint64_t product(const std::vector<std::uint64_t>& list) {
 }
 
 // Calls each(first, n) for the runs of elements of a selection, in its order.
-template <typename Each>
-void runs_of(hid_t space, Each&& each) {
+template <typename Each> void runs_of(hid_t space, Each&& each) {
   const Id iterator = need_id(H5Ssel_iter_create(space, 1, H5S_SEL_ITER_SHARE_WITH_DATASPACE), "to walk a selection");
   constexpr std::size_t at_once = 512;
   hsize_t first[at_once];
   std::size_t length[at_once];
   for (;;) {
     std::size_t runs = 0, elements = 0;
-    need_ok(H5Ssel_iter_get_seq_list(iterator, at_once, static_cast<std::size_t>(-1) / 2, &runs, &elements, first, length), "to walk a selection");
+    need_ok(
+        H5Ssel_iter_get_seq_list(iterator, at_once, static_cast<std::size_t>(-1) / 2, &runs, &elements, first, length),
+        "to walk a selection");
     if (elements == 0) {
       return;
     }
@@ -43,8 +44,8 @@ struct MemorySide {
       return;
     }
     if (const auto n = static_cast<std::uint64_t>(H5Sget_select_npoints(space)); n != points) {
-      fail(Why::invalid, "the selections in memory (" + std::to_string(n) + " elements) and in the file (" + std::to_string(points) +
-                             ") have different sizes");
+      fail(Why::invalid, "the selections in memory (" + std::to_string(n) + " elements) and in the file (" +
+                             std::to_string(points) + ") have different sizes");
     }
     if (points == 0) {
       return;
@@ -52,7 +53,8 @@ struct MemorySide {
     const Id iterator = need_id(H5Ssel_iter_create(space, 1, H5S_SEL_ITER_SHARE_WITH_DATASPACE), "to walk a selection");
     hsize_t at[2];
     std::size_t length[2], runs = 0, elements = 0;
-    need_ok(H5Ssel_iter_get_seq_list(iterator, 2, static_cast<std::size_t>(-1) / 2, &runs, &elements, at, length), "to walk a selection");
+    need_ok(H5Ssel_iter_get_seq_list(iterator, 2, static_cast<std::size_t>(-1) / 2, &runs, &elements, at, length),
+            "to walk a selection");
     contiguous = runs == 1 && elements == points;
     first = at[0];
   }
@@ -74,7 +76,8 @@ herr_t hand_over(const void** source, std::size_t* used, void* whole) {
 }  // namespace
 
 Id filtered_type(hid_t type, const ElementLayout& layout) {
-  return layout.plain() ? need_id(H5Tcopy(type), "a copy of a type") : need_id(H5Tcreate(H5T_OPAQUE, layout.stored_bytes()), "an opaque type");
+  return layout.plain() ? need_id(H5Tcopy(type), "a copy of a type")
+                        : need_id(H5Tcreate(H5T_OPAQUE, layout.stored_bytes()), "an opaque type");
 }
 
 /// Chunks that lie one behind the other in the store are written as one piece.
@@ -130,7 +133,8 @@ Id DatasetIo::space() const {
   if (object_.space_class != 1) {
     return need_id(H5Screate(object_.space_class == 0 ? H5S_SCALAR : H5S_NULL), "a dataspace");
   }
-  const std::vector<hsize_t> now(object_.extent.begin(), object_.extent.end()), most(object_.extent_max.begin(), object_.extent_max.end());
+  const std::vector<hsize_t> now(object_.extent.begin(), object_.extent.end()),
+      most(object_.extent_max.begin(), object_.extent_max.end());
   return need_id(H5Screate_simple(static_cast<int>(now.size()), now.data(), most.data()), "a dataspace");
 }
 
@@ -202,7 +206,8 @@ DatasetIo::Pieces DatasetIo::pieces(hid_t file_space) const {
         last = out.try_emplace(at).first;
       }
       auto& list = last->second;
-      if (!list.empty() && list.back().in_chunk + list.back().n == inside && list.back().packed + list.back().n == packed) {
+      if (!list.empty() && list.back().in_chunk + list.back().n == inside &&
+          list.back().packed + list.back().n == packed) {
         list.back().n += take;
       } else {
         list.push_back({inside, packed, take});
@@ -266,7 +271,8 @@ void DatasetIo::place(const ChunkAt& at, Bytes data, std::uint32_t filter_mask, 
     object_.data_end += data.size();
     container_.changed(object_);
   }
-  const bool same = found != chunks.end() && chunk.bytes == data.size() && chunk.filter_mask == filter_mask && chunk.offset == found->second.offset;
+  const bool same = found != chunks.end() && chunk.bytes == data.size() && chunk.filter_mask == filter_mask &&
+                    chunk.offset == found->second.offset;
   chunk.bytes = static_cast<std::uint32_t>(data.size());
   chunk.filter_mask = filter_mask;
   if (!same) {
@@ -443,8 +449,9 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
     std::vector<ReadPiece> reads;
     for (auto& want : wanted) {
       // A whole chunk without filters goes where it belongs at once.
-      reads.push_back({want.chunk->offset, want.direct ? stored.subspan((*want.list)[0].packed * size, chunk_elements_ * size)
-                                                       : MutableBytes(want.bytes)});
+      reads.push_back({want.chunk->offset, want.direct
+                                               ? stored.subspan((*want.list)[0].packed * size, chunk_elements_ * size)
+                                               : MutableBytes(want.bytes)});
     }
     container_.read(object_, Part::data, reads);
     for (auto& want : wanted) {
@@ -512,7 +519,8 @@ Unpacker DatasetIo::unpacker(const ReferenceCodec* references) {
           const auto begin = order[k]->position;
           auto end = begin;
           std::size_t last = k;
-          while (last < order.size() && order[last]->position <= end + gap && (last == k || end - begin < stage_bytes)) {
+          while (last < order.size() && order[last]->position <= end + gap &&
+                 (last == k || end - begin < stage_bytes)) {
             end = std::max(end, order[last]->position + order[last]->into.size());
             ++last;
           }
@@ -537,7 +545,8 @@ std::vector<std::byte> DatasetIo::read_elements(hid_t file_space, std::uint64_t 
   return elements;
 }
 
-void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references) {
+void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from,
+                      const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   if (n == 0) {
@@ -553,7 +562,8 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   const auto room = n * std::max(source_size, layout_.memory_bytes());
   if (!memory.contiguous) {
     gathered.resize(same ? n * source_size : room);
-    need_ok(H5Dgather(memory.space, from, memory_type, n * source_size, gathered.data(), nullptr, nullptr), "to gather a selection");
+    need_ok(H5Dgather(memory.space, from, memory_type, n * source_size, gathered.data(), nullptr, nullptr),
+            "to gather a selection");
     source = gathered.data();
   } else if (!same) {
     gathered.resize(room);
@@ -566,7 +576,8 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
     if (needs_background(memory_type, type_)) {
       background = read_elements(file_space, n, transfer, old);
     }
-    if (H5Tconvert(memory_type, type_, n, gathered.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+    if (H5Tconvert(memory_type, type_, n, gathered.data(), background.empty() ? nullptr : background.data(), transfer) <
+        0) {
       fail(Why::type, "HDF5 cannot convert the data to the dataset's type");
     }
     old.release();  // it is in the converted elements now
@@ -592,7 +603,8 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   write_stored(file_space, stored);
 }
 
-void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references) {
+void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into,
+                     const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   if (n == 0) {
@@ -618,10 +630,12 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
       if (memory.contiguous) {
         std::memcpy(background.data(), target, background.size());
       } else {
-        need_ok(H5Dgather(memory.space, into, memory_type, background.size(), background.data(), nullptr, nullptr), "to gather a selection");
+        need_ok(H5Dgather(memory.space, into, memory_type, background.size(), background.data(), nullptr, nullptr),
+                "to gather a selection");
       }
     }
-    if (H5Tconvert(type_, memory_type, n, elements.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+    if (H5Tconvert(type_, memory_type, n, elements.data(), background.empty() ? nullptr : background.data(), transfer) <
+        0) {
       fail(Why::type, "HDF5 cannot convert the dataset's data to the type in memory");
     }
   }
@@ -673,8 +687,8 @@ void DatasetIo::resize(const std::vector<std::uint64_t>& extent) {
   bool shrinks = false;
   for (std::size_t d = 0; d < extent.size(); ++d) {
     if (object_.extent_max[d] != H5S_UNLIMITED && extent[d] > object_.extent_max[d]) {
-      fail(Why::invalid, "axis " + std::to_string(d) + " would have " + std::to_string(extent[d]) + " elements; the dataset allows " +
-                             std::to_string(object_.extent_max[d]));
+      fail(Why::invalid, "axis " + std::to_string(d) + " would have " + std::to_string(extent[d]) +
+                             " elements; the dataset allows " + std::to_string(object_.extent_max[d]));
     }
     shrinks |= extent[d] < object_.extent[d];
   }

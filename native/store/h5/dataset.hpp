@@ -1,5 +1,6 @@
 #pragma once
-/// The bytes of one open dataset: selections, type conversion, chunks, filters, fill values, elements of variable length.
+/// The bytes of one open dataset: selections, type conversion, chunks, filters, fill values, elements of variable
+/// length.
 
 #include <hdf5.h>
 
@@ -18,8 +19,10 @@ class DatasetIo : public DatasetState {
  public:
   DatasetIo(Container& container, Object& object);
 
-  void write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references);
-  void read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references);
+  void write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from,
+             const ReferenceCodec* references);
+  void read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into,
+            const ReferenceCodec* references);
   void resize(const std::vector<std::uint64_t>& extent);
   void flush() override;
   void refresh();

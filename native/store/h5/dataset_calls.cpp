@@ -71,20 +71,24 @@ void take_layout(Object& object, hid_t creation) {
   std::vector<hsize_t> chunk(H5S_MAX_RANK);
   const int rank = H5Pget_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
   if (rank < 0 || object.space_class != 1 || static_cast<std::size_t>(rank) != object.extent.size()) {
-    fail(Why::invalid, "the chunk has " + std::to_string(rank) + " axes and the dataset " + std::to_string(object.extent.size()));
+    fail(Why::invalid,
+         "the chunk has " + std::to_string(rank) + " axes and the dataset " + std::to_string(object.extent.size()));
   }
   object.chunk.assign(chunk.begin(), chunk.begin() + rank);
   for (std::size_t d = 0; d < object.chunk.size(); ++d) {
-    if (object.extent_max[d] != H5S_UNLIMITED && object.chunk[d] > object.extent_max[d] && object.extent[d] == object.extent_max[d]) {
-      fail(Why::invalid, "Chunk size must be <= maximum dimension size for fixed-sized dimensions: axis " + std::to_string(d) + " has " +
-                             std::to_string(object.extent_max[d]) + ", the chunk " + std::to_string(object.chunk[d]));
+    if (object.extent_max[d] != H5S_UNLIMITED && object.chunk[d] > object.extent_max[d] &&
+        object.extent[d] == object.extent_max[d]) {
+      fail(Why::invalid, "Chunk size must be <= maximum dimension size for fixed-sized dimensions: axis " +
+                             std::to_string(d) + " has " + std::to_string(object.extent_max[d]) + ", the chunk " +
+                             std::to_string(object.chunk[d]));
     }
   }
   object.filtered = filters > 0;
 }
 
 // One element of the user's fill value in stored form; empty where there is none.
-std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap, const ReferenceCodec& codec) {
+std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap,
+                    const ReferenceCodec& codec) {
   H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
   H5Pfill_value_defined(creation, &state);
   if (state != H5D_FILL_VALUE_USER_DEFINED) {
@@ -102,8 +106,8 @@ std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std
   return fill;
 }
 
-void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t type, hid_t space, hid_t creation,
-             hid_t access, hid_t, void**) {
+void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t type, hid_t space,
+             hid_t creation, hid_t access, hid_t, void**) {
   return guarded<void*>("dataset create", H5E_DATASET, nullptr, [&]() -> void* {
     const auto from = locate(object, at);
     Seat to{from, ""};
@@ -130,8 +134,10 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
         for (int k = 0, n = H5Pget_nfilters(properties); k < n; ++k) {
           unsigned flags = 0, config = 0, values[64];
           std::size_t count = 64;
-          const auto filter = H5Pget_filter2(properties, static_cast<unsigned>(k), &flags, &count, values, 0, nullptr, &config);
-          need_ok(H5Pset_filter(whole, filter, flags, std::min<std::size_t>(count, 64), values), "a filter's parameters");
+          const auto filter =
+              H5Pget_filter2(properties, static_cast<unsigned>(k), &flags, &count, values, 0, nullptr, &config);
+          need_ok(H5Pset_filter(whole, filter, flags, std::min<std::size_t>(count, 64), values),
+                  "a filter's parameters");
         }
         properties = std::move(whole);
       }
@@ -188,8 +194,8 @@ void* open(void* object, const H5VL_loc_params_t* at, const char* name, hid_t ac
   });
 }
 
-herr_t read(std::size_t count, void* datasets[], hid_t memory_types[], hid_t memory_spaces[], hid_t file_spaces[], hid_t transfer, void* into[],
-            void**) {
+herr_t read(std::size_t count, void* datasets[], hid_t memory_types[], hid_t memory_spaces[], hid_t file_spaces[],
+            hid_t transfer, void* into[], void**) {
   return guarded_status("dataset read", H5E_DATASET, [&] {
     for (std::size_t k = 0; k < count; ++k) {
       const auto codec = reference_codec(handle(datasets[k]).file);
@@ -198,8 +204,8 @@ herr_t read(std::size_t count, void* datasets[], hid_t memory_types[], hid_t mem
   });
 }
 
-herr_t write(std::size_t count, void* datasets[], hid_t memory_types[], hid_t memory_spaces[], hid_t file_spaces[], hid_t transfer,
-             const void* from[], void**) {
+herr_t write(std::size_t count, void* datasets[], hid_t memory_types[], hid_t memory_spaces[], hid_t file_spaces[],
+             hid_t transfer, const void* from[], void**) {
   return guarded_status("dataset write", H5E_DATASET, [&] {
     for (std::size_t k = 0; k < count; ++k) {
       if (!handle(datasets[k]).container().writable()) {
@@ -216,14 +222,13 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
     auto& self = handle(dataset);
     switch (args->op_type) {
       case H5VL_DATASET_GET_DAPL:
-        args->args.get_dapl.dapl_id = need_id(H5Pcopy(self.access > 0 ? self.access : H5P_DATASET_ACCESS_DEFAULT), "a property list").release();
+        args->args.get_dapl.dapl_id =
+            need_id(H5Pcopy(self.access > 0 ? self.access : H5P_DATASET_ACCESS_DEFAULT), "a property list").release();
         return;
       case H5VL_DATASET_GET_DCPL:
         args->args.get_dcpl.dcpl_id = self.io().properties(reference_codec(self.file)).release();
         return;
-      case H5VL_DATASET_GET_SPACE:
-        args->args.get_space.space_id = self.io().space().release();
-        return;
+      case H5VL_DATASET_GET_SPACE: args->args.get_space.space_id = self.io().space().release(); return;
       case H5VL_DATASET_GET_SPACE_STATUS: {
         auto& status = *args->args.get_space_status.status;
         const auto& object = *self.object;
@@ -237,12 +242,12 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
         }
         self.io().flush();
         const auto n = self.container().chunks(*self.object).size();
-        status = n == 0 ? H5D_SPACE_STATUS_NOT_ALLOCATED : n < all ? H5D_SPACE_STATUS_PART_ALLOCATED : H5D_SPACE_STATUS_ALLOCATED;
+        status = n == 0    ? H5D_SPACE_STATUS_NOT_ALLOCATED
+                 : n < all ? H5D_SPACE_STATUS_PART_ALLOCATED
+                           : H5D_SPACE_STATUS_ALLOCATED;
         return;
       }
-      case H5VL_DATASET_GET_STORAGE_SIZE:
-        *args->args.get_storage_size.storage_size = self.io().storage_bytes();
-        return;
+      case H5VL_DATASET_GET_STORAGE_SIZE: *args->args.get_storage_size.storage_size = self.io().storage_bytes(); return;
       case H5VL_DATASET_GET_TYPE:
         args->args.get_type.type_id = type_id(place_of(dataset), self.object->named_type, self.object->type).release();
         return;
@@ -290,7 +295,8 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
       io.flush();
       return self.container().chunks(object);
     };
-    auto tell = [&](const ChunkAt* at, const Chunk* chunk, hsize_t* offset, unsigned* mask, haddr_t* address, hsize_t* size) {
+    auto tell = [&](const ChunkAt* at, const Chunk* chunk, hsize_t* offset, unsigned* mask, haddr_t* address,
+                    hsize_t* size) {
       for (std::size_t d = 0; offset && at && d < at->size(); ++d) {
         offset[d] = (*at)[d] * object.chunk[d];
       }
@@ -305,9 +311,7 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
       }
     };
     switch (args->op_type) {
-      case H5VL_NATIVE_DATASET_GET_NUM_CHUNKS:
-        *ask.get_num_chunks.nchunks = need_chunks().size();
-        return 0;
+      case H5VL_NATIVE_DATASET_GET_NUM_CHUNKS: *ask.get_num_chunks.nchunks = need_chunks().size(); return 0;
       case H5VL_NATIVE_DATASET_GET_CHUNK_INFO_BY_IDX: {
         auto& by = ask.get_chunk_info_by_idx;
         const auto& chunks = need_chunks();
@@ -350,14 +354,16 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
         if (!self.container().writable()) {
           fail(Why::read_only, "no write intent on file: it is open read-only; hint: open it with r+ or a");
         }
-        io.write_raw(ask.chunk_write.offset, {static_cast<const std::byte*>(ask.chunk_write.buf), ask.chunk_write.size}, ask.chunk_write.filters);
+        io.write_raw(ask.chunk_write.offset, {static_cast<const std::byte*>(ask.chunk_write.buf), ask.chunk_write.size},
+                     ask.chunk_write.filters);
         return 0;
       case H5VL_NATIVE_DATASET_CHUNK_ITER: {
         herr_t answer = 0;
         for (const auto& [at, chunk] : std::map<ChunkAt, Chunk>(need_chunks())) {
           std::vector<hsize_t> offset(at.size());
           tell(&at, &chunk, offset.data(), nullptr, nullptr, nullptr);
-          if ((answer = ask.chunk_iter.op(offset.data(), chunk.filter_mask, chunk.offset, chunk.bytes, ask.chunk_iter.op_data)) != 0) {
+          if ((answer = ask.chunk_iter.op(offset.data(), chunk.filter_mask, chunk.offset, chunk.bytes,
+                                          ask.chunk_iter.op_data)) != 0) {
             break;
           }
         }
@@ -371,11 +377,8 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
       case H5VL_NATIVE_DATASET_GET_OFFSET:
         *ask.get_offset.offset = HADDR_UNDEF;  // there is no file to have an offset in
         return 0;
-      case H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE:
-        *ask.get_chunk_idx_type.idx_type = H5D_CHUNK_IDX_BTREE;
-        return 0;
-      default:
-        fail(Why::unsupported, "an operation on datasets that only files of HDF5's own have");
+      case H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE: *ask.get_chunk_idx_type.idx_type = H5D_CHUNK_IDX_BTREE; return 0;
+      default: fail(Why::unsupported, "an operation on datasets that only files of HDF5's own have");
     }
   });
 }
@@ -386,7 +389,8 @@ herr_t close(void* dataset, hid_t, void**) {
 
 // ---- committed datatypes
 
-void* commit(void* object, const H5VL_loc_params_t* at, const char* name, hid_t type, hid_t link_creation, hid_t creation, hid_t, hid_t, void**) {
+void* commit(void* object, const H5VL_loc_params_t* at, const char* name, hid_t type, hid_t link_creation,
+             hid_t creation, hid_t, hid_t, void**) {
   return guarded<void*>("datatype commit", H5E_DATATYPE, nullptr, [&]() -> void* {
     const auto from = locate(object, at);
     Seat to{from, ""};
@@ -427,11 +431,10 @@ herr_t get_type(void* type, H5VL_datatype_get_args_t* args, hid_t, void**) {
   return guarded_status("datatype get", H5E_DATATYPE, [&] {
     const auto& object = *handle(type).object;
     switch (args->op_type) {
-      case H5VL_DATATYPE_GET_BINARY_SIZE:
-        *args->args.get_binary_size.size = object.type.size();
-        return;
+      case H5VL_DATATYPE_GET_BINARY_SIZE: *args->args.get_binary_size.size = object.type.size(); return;
       case H5VL_DATATYPE_GET_BINARY:
-        std::memcpy(args->args.get_binary.buf, object.type.data(), std::min(object.type.size(), args->args.get_binary.buf_size));
+        std::memcpy(args->args.get_binary.buf, object.type.data(),
+                    std::min(object.type.size(), args->args.get_binary.buf_size));
         return;
       case H5VL_DATATYPE_GET_TCPL:
         args->args.get_tcpl.tcpl_id = decode_properties(object.properties, H5P_DATATYPE_CREATE_DEFAULT).release();

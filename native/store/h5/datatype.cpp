@@ -47,16 +47,19 @@ namespace {
 Id with_known_references(hid_t type) {
   switch (H5Tget_class(type)) {
     case H5T_REFERENCE:
-      return need_id(H5Tcopy(H5Tget_size(type) == sizeof(hobj_ref_t)          ? H5T_STD_REF_OBJ
+      return need_id(H5Tcopy(H5Tget_size(type) == sizeof(hobj_ref_t)        ? H5T_STD_REF_OBJ
                              : H5Tget_size(type) == sizeof(hdset_reg_ref_t) ? H5T_STD_REF_DSETREG
-                                                                            : type), "a copy of a type");
+                                                                            : type),
+                     "a copy of a type");
     case H5T_VLEN:
-      return need_id(H5Tvlen_create(with_known_references(need_id(H5Tget_super(type), "a type's base"))), "a sequence type");
+      return need_id(H5Tvlen_create(with_known_references(need_id(H5Tget_super(type), "a type's base"))),
+                     "a sequence type");
     case H5T_ARRAY: {
       std::vector<hsize_t> dims(static_cast<std::size_t>(H5Tget_array_ndims(type)));
       H5Tget_array_dims2(type, dims.data());
-      return need_id(H5Tarray_create2(with_known_references(need_id(H5Tget_super(type), "a type's base")), static_cast<unsigned>(dims.size()),
-                                      dims.data()), "an array type");
+      return need_id(H5Tarray_create2(with_known_references(need_id(H5Tget_super(type), "a type's base")),
+                                      static_cast<unsigned>(dims.size()), dims.data()),
+                     "an array type");
     }
     case H5T_COMPOUND: {
       Id out = need_id(H5Tcreate(H5T_COMPOUND, H5Tget_size(type)), "a compound type");
@@ -69,8 +72,7 @@ Id with_known_references(hid_t type) {
       }
       return out;
     }
-    default:
-      return need_id(H5Tcopy(type), "a copy of a type");
+    default: return need_id(H5Tcopy(type), "a copy of a type");
   }
 }
 
@@ -164,11 +166,11 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
       } else if (H5Tget_size(type) == sizeof(hobj_ref_t)) {
         references_.push_back(at);
       } else {
-        fail(Why::unsupported, "the store keeps references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");
+        fail(Why::unsupported,
+             "the store keeps references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");
       }
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -249,7 +251,8 @@ void Packer::pack(const ElementLayout& layout, const std::byte* memory, std::siz
           break;
         }
         case ElementLayout::Slot::Kind::region: {
-          const bool null = std::all_of(at, at + sizeof(hdset_reg_ref_t), [](std::byte b) { return b == std::byte{0}; });
+          const bool null =
+              std::all_of(at, at + sizeof(hdset_reg_ref_t), [](std::byte b) { return b == std::byte{0}; });
           if (!null) {
             const auto encoded = references_->encode(at);
             value = {append(encoded), encoded.size()};
@@ -343,7 +346,8 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
               std::memset(at, 0, sizeof(hdset_reg_ref_t));
               if (value.position_1) {
                 auto& region = regions.emplace_back(Region{at, std::string(value.length, '\0')});
-                wants.push_back({value.position_1 - 1, {reinterpret_cast<std::byte*>(region.encoded.data()), value.length}});
+                wants.push_back(
+                    {value.position_1 - 1, {reinterpret_cast<std::byte*>(region.encoded.data()), value.length}});
               }
               break;
           }

@@ -69,7 +69,8 @@ class ElementLayout {
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::size_t stored_bytes() const { return stored_bytes_; }
   /// Replaces the ids that stored references hold, by what `map` says of them; 0 makes a null reference.
-  void map_references(std::byte* stored, std::size_t n, std::string& heap, const std::function<std::uint64_t(std::uint64_t)>& map) const;
+  void map_references(std::byte* stored, std::size_t n, std::string& heap,
+                      const std::function<std::uint64_t(std::uint64_t)>& map) const;
 
  private:
   friend class Packer;
@@ -101,7 +102,8 @@ struct ReferenceCodec {
 /// Turns elements in memory into stored ones; `heap` grows by what they point to, and its first byte is at `heap_at`.
 class Packer {
  public:
-  Packer(std::uint64_t heap_at, std::string& heap, const ReferenceCodec* references) : heap_at_(heap_at), heap_(heap), references_(references) {}
+  Packer(std::uint64_t heap_at, std::string& heap, const ReferenceCodec* references)
+      : heap_at_(heap_at), heap_(heap), references_(references) {}
   void pack(const ElementLayout& layout, const std::byte* memory, std::size_t n, std::byte* stored);
 
  private:
@@ -111,8 +113,8 @@ class Packer {
   const ReferenceCodec* references_;
 };
 
-/// The way back. What elements point to is from malloc and goes with the Unpacker, unless it is released to whoever takes
-/// the elements, and frees it (H5Treclaim does).
+/// The way back. What elements point to is from malloc and goes with the Unpacker, unless it is released to whoever
+/// takes the elements, and frees it (H5Treclaim does).
 class Unpacker {
  public:
   struct Want {

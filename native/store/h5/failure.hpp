@@ -24,7 +24,8 @@ class Failure : public std::runtime_error {
 
 /// The store's own error, with what to do about it.
 [[noreturn]] inline void fail(const Error& error, const std::string& doing) {
-  fail(Why::io, doing + ": " + error.what + " [" + error.code + "]" + (error.hint.empty() ? "" : "; hint: " + error.hint));
+  fail(Why::io,
+       doing + ": " + error.what + " [" + error.code + "]" + (error.hint.empty() ? "" : "; hint: " + error.hint));
 }
 
 }  // namespace sonde::store::h5

@@ -10,8 +10,9 @@ namespace {
 
 void* create(const char* name, unsigned flags, hid_t creation, hid_t access, hid_t, void**) {
   return guarded<void*>("file create", H5E_FILE, nullptr, [&]() -> void* {
-    const auto file = open_file(name, flags, access, true, flags & H5F_ACC_TRUNC ? Container::Create::truncate : Container::Create::exclusive,
-                                creation);
+    const auto file =
+        open_file(name, flags, access, true,
+                  flags & H5F_ACC_TRUNC ? Container::Create::truncate : Container::Create::exclusive, creation);
     file->has_id = true;
     return file->native;
   });
@@ -28,7 +29,7 @@ void* open(const char* name, unsigned flags, hid_t access, hid_t, void**) {
 // Identifiers of HDF5 that belong to a file; how H5Fget_obj_ids is answered.
 struct Census {
   const FileState* file;
-  bool local;               // those of this H5Fopen only, not of others of the same file
+  bool local;  // those of this H5Fopen only, not of others of the same file
   std::vector<hid_t> found;
   H5I_type_t type;
 };
@@ -54,8 +55,11 @@ herr_t count_one(hid_t id, void* data) {
 
 std::vector<hid_t> identifiers(const FileState& file, unsigned types) {
   Census census{&file, (types & H5F_OBJ_LOCAL) != 0, {}, H5I_BADID};
-  for (const auto& [bit, type] : {std::pair{H5F_OBJ_FILE, H5I_FILE}, {H5F_OBJ_DATASET, H5I_DATASET}, {H5F_OBJ_GROUP, H5I_GROUP},
-                                  {H5F_OBJ_DATATYPE, H5I_DATATYPE}, {H5F_OBJ_ATTR, H5I_ATTR}}) {
+  for (const auto& [bit, type] : {std::pair{H5F_OBJ_FILE, H5I_FILE},
+                                  {H5F_OBJ_DATASET, H5I_DATASET},
+                                  {H5F_OBJ_GROUP, H5I_GROUP},
+                                  {H5F_OBJ_DATATYPE, H5I_DATATYPE},
+                                  {H5F_OBJ_ATTR, H5I_ATTR}}) {
     if (types & bit) {
       census.type = type;
       H5Iiterate(type, count_one, &census);
@@ -77,14 +81,13 @@ herr_t get(void* object, H5VL_file_get_args_t* args, hid_t, void**) {
         args->args.get_fapl.fapl_id = need_id(H5Pcopy(file->access), "a copy of a property list").release();
         return;
       case H5VL_FILE_GET_FCPL:
-        args->args.get_fcpl.fcpl_id = decode_properties(file->container->properties(), H5P_FILE_CREATE_DEFAULT).release();
+        args->args.get_fcpl.fcpl_id =
+            decode_properties(file->container->properties(), H5P_FILE_CREATE_DEFAULT).release();
         return;
       case H5VL_FILE_GET_FILENO:
         *args->args.get_fileno.fileno = static_cast<unsigned long>(file->container->number());
         return;
-      case H5VL_FILE_GET_INTENT:
-        *args->args.get_intent.flags = file->intent;
-        return;
+      case H5VL_FILE_GET_INTENT: *args->args.get_intent.flags = file->intent; return;
       case H5VL_FILE_GET_NAME:
         put_text(file->given_name, args->args.get_name.buf, args->args.get_name.buf_size);
         *args->args.get_name.file_name_len = file->given_name.size();
@@ -107,12 +110,11 @@ herr_t get(void* object, H5VL_file_get_args_t* args, hid_t, void**) {
 herr_t specific(void* object, H5VL_file_specific_args_t* args, hid_t, void**) {
   return guarded_status("file specific", H5E_FILE, [&] {
     switch (args->op_type) {
-      case H5VL_FILE_FLUSH:
-        place_of(object).container().flush(true);
-        return;
+      case H5VL_FILE_FLUSH: place_of(object).container().flush(true); return;
       case H5VL_FILE_REOPEN: {
         const auto file = place_of(object).file;
-        const auto again = open_file(file->given_name, file->intent, file->access, false, Container::Create::exclusive, H5I_INVALID_HID);
+        const auto again = open_file(file->given_name, file->intent, file->access, false, Container::Create::exclusive,
+                                     H5I_INVALID_HID);
         again->has_id = true;
         *args->args.reopen.file = again->native;
         return;
@@ -146,11 +148,8 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
   return guarded_status("file optional", H5E_FILE, [&] {
     auto& ask = *static_cast<H5VL_native_file_optional_args_t*>(args->args);
     switch (args->op_type) {
-      case H5VL_NATIVE_FILE_GET_FREE_SPACE:
-        *ask.get_freespace.size = 0;
-        return;
-      case H5VL_NATIVE_FILE_POST_OPEN:
-        return;
+      case H5VL_NATIVE_FILE_GET_FREE_SPACE: *ask.get_freespace.size = 0; return;
+      case H5VL_NATIVE_FILE_POST_OPEN: return;
       case H5VL_NATIVE_FILE_START_SWMR_WRITE:
         // Readers see whole batches anyway; what remains of SWMR is that the flag is seen.
         if (!(place_of(object).file->intent & H5F_ACC_RDWR)) {
@@ -159,7 +158,8 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
         place_of(object).file->intent |= H5F_ACC_SWMR_WRITE;
         return;
       default:
-        fail(Why::unsupported, "an operation on files that only files of HDF5's own have (its cache, image, size, free space, driver)");
+        fail(Why::unsupported,
+             "an operation on files that only files of HDF5's own have (its cache, image, size, free space, driver)");
     }
   });
 }

@@ -17,7 +17,8 @@ std::string encode_properties(hid_t list) {
 }
 
 Id decode_properties(const std::string& bytes, hid_t when_empty) {
-  return bytes.empty() ? need_id(H5Pcopy(when_empty), "a copy of a property list") : need_id(H5Pdecode(bytes.data()), "to decode a property list");
+  return bytes.empty() ? need_id(H5Pcopy(when_empty), "a copy of a property list")
+                       : need_id(H5Pdecode(bytes.data()), "to decode a property list");
 }
 
 void common_properties(Object& object, hid_t creation) {
@@ -109,8 +110,8 @@ class Copier {
       copy_data(source_file, source, *made);
     }
     if (!(flags_ & H5O_COPY_WITHOUT_ATTR_FLAG)) {
-      for (const auto& name : ordered_attributes(source_file, source, source.tracks_attribute_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME,
-                                                 H5_ITER_INC)) {
+      for (const auto& name : ordered_attributes(
+               source_file, source, source.tracks_attribute_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC)) {
         auto attribute = std::make_shared<Attribute>(*source_file.find_attribute(source, name));
         if (&source_file != &to_) {
           attribute->named_type = 0;
@@ -125,8 +126,8 @@ class Copier {
     return made;
   }
 
-  /// References in what was copied lead to the copies; with the flag, what they lead to is copied too. Between files they
-  /// would lead nowhere else.
+  /// References in what was copied lead to the copies; with the flag, what they lead to is copied too. Between files
+  /// they would lead nowhere else.
   void mend_references() {
     const bool expand = flags_ & H5O_COPY_EXPAND_REFERENCE_FLAG;
     if (!expand && &from_.container() == &to_) {
@@ -152,8 +153,8 @@ class Copier {
       for (const auto& [name, attribute] : std::map(to_.attributes(*made))) {
         if (holds(attribute->type)) {
           const ElementLayout layout(decode_type(attribute->type));
-          layout.map_references(reinterpret_cast<std::byte*>(attribute->data.data()), attribute->data.size() / layout.stored_bytes(),
-                                attribute->heap, map);
+          layout.map_references(reinterpret_cast<std::byte*>(attribute->data.data()),
+                                attribute->data.size() / layout.stored_bytes(), attribute->heap, map);
           to_.store_attribute(*made, name, *attribute);
         }
       }
@@ -162,7 +163,8 @@ class Copier {
 
  private:
   void copy_links(const Place& place, Object& made, unsigned depth) {
-    const auto names = ordered_links(place, place.object->tracks_link_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC);
+    const auto names =
+        ordered_links(place, place.object->tracks_link_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC);
     for (const auto& name : names) {
       Link link = *place.container().find_link(*place.object, name);
       const bool expand = (link.kind == Link::Kind::soft && (flags_ & H5O_COPY_EXPAND_SOFT_LINK_FLAG)) ||
@@ -245,7 +247,8 @@ ObjectPtr copy_object(const Place& from, Container& to, unsigned flags) {
 
 namespace {
 
-void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t creation, hid_t, hid_t, void**) {
+void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t creation, hid_t,
+             hid_t, void**) {
   return guarded<void*>("group create", H5E_SYM, nullptr, [&]() -> void* {
     const auto from = locate(object, at);
     if (!name) {
@@ -259,7 +262,8 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
     const auto made = new_group(to.group, creation);
     link_new(to, made.object, link_creation);
     auto path = to.group.path;
-    return new Handle(H5I_GROUP, made.file, made.object, path.empty() ? path : (path.back() == '/' ? path : path + "/") + to.name);
+    return new Handle(H5I_GROUP, made.file, made.object,
+                      path.empty() ? path : (path.back() == '/' ? path : path + "/") + to.name);
   });
 }
 
@@ -309,12 +313,8 @@ herr_t specific(void* object, H5VL_group_specific_args_t* args, hid_t, void**) {
   return guarded_status("group specific", H5E_SYM, [&] {
     const auto place = place_of(object);
     switch (args->op_type) {
-      case H5VL_GROUP_FLUSH:
-        place.container().flush(true);
-        return;
-      case H5VL_GROUP_REFRESH:
-        place.container().refresh(*place.object);
-        return;
+      case H5VL_GROUP_FLUSH: place.container().flush(true); return;
+      case H5VL_GROUP_REFRESH: place.container().refresh(*place.object); return;
       default:
         fail(Why::unsupported, "files in the store cannot be mounted on one another; hint: use an external link");
     }
@@ -342,7 +342,8 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
         const Link* const link = to.name.empty() ? nullptr : to.group.container().find_link(*to.group.object, to.name);
         if (link && link->kind != Link::Kind::hard) {
           out.type = link->kind == Link::Kind::soft ? H5G_LINK : H5G_UDLINK;
-          out.linklen = link->kind == Link::Kind::soft ? link->path.size() + 1 : link->path.size() + link->file.size() + 3;
+          out.linklen =
+              link->kind == Link::Kind::soft ? link->path.size() + 1 : link->path.size() + link->file.size() + 3;
           return 0;
         }
       }

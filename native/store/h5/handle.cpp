@@ -64,22 +64,26 @@ namespace {
 void check_driver(hid_t access) {
   const hid_t driver = H5Pget_driver(access);
   if (driver != H5FD_SEC2 && driver != H5FD_STDIO && driver != H5FD_CORE && driver != H5FD_LOG) {
-    fail(Why::unsupported, "files of this driver (Python objects, split, family, multi, MPI, S3 …) are not for the store; hint: open them in a "
-                           "process without HDF5_VOL_CONNECTOR, or leave the driver out");
+    fail(Why::unsupported,
+         "files of this driver (Python objects, split, family, multi, MPI, S3 …) are not for the store; hint: open "
+         "them in a "
+         "process without HDF5_VOL_CONNECTOR, or leave the driver out");
   }
   void* image = nullptr;
   std::size_t bytes = 0;
   if (driver == H5FD_CORE && H5Pget_file_image(access, &image, &bytes) >= 0) {
     H5free_memory(image);
     if (bytes > 0) {
-      fail(Why::unsupported, "a file cannot be made from an image in the store; hint: open it in a process without HDF5_VOL_CONNECTOR");
+      fail(Why::unsupported,
+           "a file cannot be made from an image in the store; hint: open it in a process without HDF5_VOL_CONNECTOR");
     }
   }
 }
 
 }  // namespace
 
-FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how, hid_t properties) {
+FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how,
+                  hid_t properties) {
   check_driver(access);
   auto file = std::make_shared<FileState>();
   file->given_name = name;
@@ -229,21 +233,21 @@ Place walk_on(const Place& from, std::string_view path, hid_t link_access, int d
 
 Place follow(const Place& group, std::string_view name, const Link& link, hid_t link_access, int depth) {
   switch (link.kind) {
-    case Link::Kind::hard:
-      return {group.file, group.container().object(link.target), joined(group.path, name)};
+    case Link::Kind::hard: return {group.file, group.container().object(link.target), joined(group.path, name)};
     case Link::Kind::soft: {
       if (depth >= links_max) {
-        fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " + std::to_string(links_max) + ")");
+        fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " +
+                                 std::to_string(links_max) + ")");
       }
       Place at = walk_on(group, link.path, link_access, depth + 1);
       at.path = joined(group.path, name);
       return at;
     }
-    case Link::Kind::external:
-      break;
+    case Link::Kind::external: break;
   }
   if (depth >= links_max) {
-    fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " + std::to_string(links_max) + ")");
+    fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " +
+                             std::to_string(links_max) + ")");
   }
   // As HDF5 does: as it is named, else beside the file that the link is in.
   unsigned intent = group.file->intent;
@@ -271,7 +275,8 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
     }
   }
   if (found.empty()) {
-    fail(Why::not_found, "external link '" + std::string(name) + "' leads to the file '" + link.file + "', which the store does not have " +
+    fail(Why::not_found, "external link '" + std::string(name) + "' leads to the file '" + link.file +
+                             "', which the store does not have " +
                              "(errno = 2, error message = 'No such file or directory')");
   }
   const auto file = open_file(found, intent, access, false, Container::Create::exclusive, H5I_INVALID_HID);
@@ -327,7 +332,8 @@ std::vector<std::string> ordered_links(const Place& group, H5_index_t index, H5_
   std::vector<std::string> names;
   if (index == H5_INDEX_CRT_ORDER) {
     if (!group.object->tracks_link_order) {
-      fail(Why::invalid, "creation order is not tracked for the links of this group; hint: make it with track_order=True");
+      fail(Why::invalid,
+           "creation order is not tracked for the links of this group; hint: make it with track_order=True");
     }
     names = container.links_by_order(*group.object);
   } else {
@@ -341,14 +347,16 @@ std::vector<std::string> ordered_links(const Place& group, H5_index_t index, H5_
   return names;
 }
 
-std::vector<std::string> ordered_attributes(Container& container, Object& object, H5_index_t index, H5_iter_order_t order) {
+std::vector<std::string> ordered_attributes(Container& container, Object& object, H5_index_t index,
+                                            H5_iter_order_t order) {
   std::vector<std::pair<std::int64_t, std::string>> all;
   for (const auto& [name, attribute] : container.attributes(object)) {
     all.emplace_back(attribute->order, name);
   }
   if (index == H5_INDEX_CRT_ORDER) {
     if (!object.tracks_attribute_order) {
-      fail(Why::invalid, "creation order is not tracked for the attributes of this object; hint: make it with track_order=True");
+      fail(Why::invalid,
+           "creation order is not tracked for the attributes of this object; hint: make it with track_order=True");
     }
     std::sort(all.begin(), all.end());
   }
@@ -370,7 +378,8 @@ std::pair<std::string, Link> link_at(const Place& group, H5_index_t index, H5_it
   }
   const auto at = order == H5_ITER_DEC ? links.size() - 1 - n : n;
   if (index == H5_INDEX_CRT_ORDER && !group.object->tracks_link_order) {
-    fail(Why::invalid, "creation order is not tracked for the links of this group; hint: make it with track_order=True");
+    fail(Why::invalid,
+         "creation order is not tracked for the links of this group; hint: make it with track_order=True");
   }
   if (index == H5_INDEX_CRT_ORDER) {
     const auto& name = container.links_by_order(*group.object)[at];
@@ -382,10 +391,8 @@ std::pair<std::string, Link> link_at(const Place& group, H5_index_t index, H5_it
 Place locate(void* object, const H5VL_loc_params_t* at) {
   const auto from = place_of(object);
   switch (at->type) {
-    case H5VL_OBJECT_BY_SELF:
-      return from;
-    case H5VL_OBJECT_BY_NAME:
-      return walk(from, at->loc_data.loc_by_name.name, at->loc_data.loc_by_name.lapl_id);
+    case H5VL_OBJECT_BY_SELF: return from;
+    case H5VL_OBJECT_BY_NAME: return walk(from, at->loc_data.loc_by_name.name, at->loc_data.loc_by_name.lapl_id);
     case H5VL_OBJECT_BY_IDX: {
       const auto& by = at->loc_data.loc_by_idx;
       const auto group = walk(from, by.name, by.lapl_id);
@@ -474,7 +481,8 @@ ReferenceCodec reference_codec(const FilePtr& file) {
   codec.object = [file](std::uint64_t reference) { return id_behind(*file, reference); };
   codec.encode = [location](const void* reference) {
     const Id at = location();
-    const Id object = need_id(H5Rdereference2(at, H5P_DATASET_ACCESS_DEFAULT, H5R_DATASET_REGION1, reference), "a region reference's dataset");
+    const Id object = need_id(H5Rdereference2(at, H5P_DATASET_ACCESS_DEFAULT, H5R_DATASET_REGION1, reference),
+                              "a region reference's dataset");
     const Id region = need_id(H5Rget_region(at, H5R_DATASET_REGION1, reference), "a region reference's selection");
     H5O_info2_t info;
     need_ok(H5Oget_info3(object, &info, H5O_INFO_BASIC), "information of a region reference's dataset");

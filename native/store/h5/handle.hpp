@@ -25,9 +25,9 @@ struct FileState : std::enable_shared_from_this<FileState> {
   unsigned intent = 0;
   Id access;
   Shadow* shadow = nullptr;
-  void* native = nullptr;                     ///< the shadow's file, which is also what HDF5 knows this file by
+  void* native = nullptr;  ///< the shadow's file, which is also what HDF5 knows this file by
   bool has_id = false;
-  bool told = false;                          ///< that it could not be flushed
+  bool told = false;  ///< that it could not be flushed
   unsigned handles = 0;
 
   FileState() = default;
@@ -46,8 +46,8 @@ struct Handle {
   H5I_type_t type;
   FilePtr file;
   ObjectPtr object;
-  std::string path;                           ///< how it was reached; empty: not known
-  Id access;                                  ///< of a dataset that was opened with properties of its own
+  std::string path;  ///< how it was reached; empty: not known
+  Id access;         ///< of a dataset that was opened with properties of its own
   std::string attribute_name;
   std::shared_ptr<Attribute> attribute;
 
@@ -69,14 +69,15 @@ struct Seat {
   std::string name;
 };
 
-FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how, hid_t properties);
+FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how,
+                  hid_t properties);
 /// make: for a file that is to be made. See open_service().
 std::shared_ptr<Service> service_of(hid_t access, bool make);
 FilePtr find_file(const void* native);
 /// Closes files that a link led to and that nothing was opened in. Called when the outermost call from HDF5 ends.
 void close_unclaimed() noexcept;
-/// The identifier of the file is to be closed. Throws where what was written cannot be flushed, the first time: HDF5 then
-/// keeps the identifier, and closes it again, at the latest at its end; nothing may be freed before.
+/// The identifier of the file is to be closed. Throws where what was written cannot be flushed, the first time: HDF5
+/// then keeps the identifier, and closes it again, at the latest at its end; nothing may be freed before.
 void close_file(const FilePtr& file);
 /// Frees a handle. What cannot be written is an error of the file: its next call tells it, or its close.
 void close_handle(Handle* handle) noexcept;
@@ -93,7 +94,8 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
 std::pair<std::string, Link> link_at(const Place& group, H5_index_t index, H5_iter_order_t order, hsize_t n);
 /// Names of the links in an order. Errors: invalid, where creation order is asked for and not tracked.
 std::vector<std::string> ordered_links(const Place& group, H5_index_t index, H5_iter_order_t order);
-std::vector<std::string> ordered_attributes(Container& container, Object& object, H5_index_t index, H5_iter_order_t order);
+std::vector<std::string> ordered_attributes(Container& container, Object& object, H5_index_t index,
+                                            H5_iter_order_t order);
 
 H5O_token_t token_of(ObjectId id);
 ObjectId id_of(const H5O_token_t& token);

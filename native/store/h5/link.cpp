@@ -15,7 +15,9 @@ std::string packed(const Link& link) {
 
 H5L_info2_t info_of(const Link& link, bool tracks_order) {
   H5L_info2_t info{};
-  info.type = link.kind == Link::Kind::hard ? H5L_TYPE_HARD : link.kind == Link::Kind::soft ? H5L_TYPE_SOFT : H5L_TYPE_EXTERNAL;
+  info.type = link.kind == Link::Kind::hard   ? H5L_TYPE_HARD
+              : link.kind == Link::Kind::soft ? H5L_TYPE_SOFT
+                                              : H5L_TYPE_EXTERNAL;
   info.corder_valid = tracks_order;
   info.corder = tracks_order ? link.order : 0;
   info.cset = static_cast<H5T_cset_t>(link.charset);
@@ -69,7 +71,8 @@ std::uint8_t charset_of(hid_t creation) {
   return static_cast<std::uint8_t>(charset);
 }
 
-herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params_t* at, hid_t creation, hid_t, hid_t, void**) {
+herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params_t* at, hid_t creation, hid_t, hid_t,
+              void**) {
   return guarded_status("link create", H5E_LINK, [&] {
     switch (args->op_type) {
       case H5VL_LINK_CREATE_HARD: {
@@ -109,7 +112,8 @@ herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params
   });
 }
 
-void relink(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation, bool move) {
+void relink(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation,
+            bool move) {
   const auto [group, named] = find(source ? source : target, from);
   auto link = named.second;
   const auto to = free_seat(target ? target : source, at, creation);
@@ -128,11 +132,13 @@ void relink(void* source, const H5VL_loc_params_t* from, void* target, const H5V
   }
 }
 
-herr_t copy(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation, hid_t, hid_t, void**) {
+herr_t copy(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation,
+            hid_t, hid_t, void**) {
   return guarded_status("link copy", H5E_LINK, [&] { relink(source, from, target, at, creation, false); });
 }
 
-herr_t move(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation, hid_t, hid_t, void**) {
+herr_t move(void* source, const H5VL_loc_params_t* from, void* target, const H5VL_loc_params_t* at, hid_t creation,
+            hid_t, hid_t, void**) {
   return guarded_status("link move", H5E_LINK, [&] { relink(source, from, target, at, creation, true); });
 }
 
@@ -141,9 +147,7 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_link_get_args_t* args
     const auto [group, named] = find(object, at);
     const auto& [name, link] = named;
     switch (args->op_type) {
-      case H5VL_LINK_GET_INFO:
-        *args->args.get_info.linfo = info_of(link, group.object->tracks_link_order);
-        return;
+      case H5VL_LINK_GET_INFO: *args->args.get_info.linfo = info_of(link, group.object->tracks_link_order); return;
       case H5VL_LINK_GET_NAME:
         put_text(name, args->args.get_name.name, args->args.get_name.name_size);
         *args->args.get_name.name_len = name.size();
@@ -212,7 +216,8 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_link_specific_ar
       }
       case H5VL_LINK_EXISTS: {
         const auto to = seat(place_of(object), name_in(at));
-        *args->args.exists.exists = to.name.empty() || to.group.container().find_link(*to.group.object, to.name) != nullptr;
+        *args->args.exists.exists =
+            to.name.empty() || to.group.container().find_link(*to.group.object, to.name) != nullptr;
         return 0;
       }
       case H5VL_LINK_ITER: {

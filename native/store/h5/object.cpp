@@ -27,8 +27,8 @@ void* open(void* object, const H5VL_loc_params_t* at, H5I_type_t* opened, hid_t,
   });
 }
 
-herr_t copy(void* source, const H5VL_loc_params_t* from, const char* source_name, void* target, const H5VL_loc_params_t* at,
-            const char* target_name, hid_t copying, hid_t link_creation, hid_t, void**) {
+herr_t copy(void* source, const H5VL_loc_params_t* from, const char* source_name, void* target,
+            const H5VL_loc_params_t* at, const char* target_name, hid_t copying, hid_t link_creation, hid_t, void**) {
   return guarded_status("object copy", H5E_OHDR, [&] {
     const auto what = walk(locate(source, from), source_name);
     const auto to = seat(locate(target, at), target_name, link_creation);
@@ -70,12 +70,8 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_object_get_args_t* ar
         *ask.name_len = path.size();
         return;
       }
-      case H5VL_OBJECT_GET_TYPE:
-        *args->args.get_type.obj_type = object_type(place.object->kind);
-        return;
-      case H5VL_OBJECT_GET_INFO:
-        *args->args.get_info.oinfo = info_of(place);
-        return;
+      case H5VL_OBJECT_GET_TYPE: *args->args.get_type.obj_type = object_type(place.object->kind); return;
+      case H5VL_OBJECT_GET_INFO: *args->args.get_info.oinfo = info_of(place); return;
     }
     fail(Why::unsupported, "a question about objects that this connector does not know");
   });
@@ -87,7 +83,8 @@ struct Visit {
   std::unordered_set<ObjectId> seen;
 
   herr_t operator()(const Place& group, const std::string& prefix) {
-    const auto index = ask.idx_type == H5_INDEX_CRT_ORDER && group.object->tracks_link_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
+    const auto index =
+        ask.idx_type == H5_INDEX_CRT_ORDER && group.object->tracks_link_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
     for (const auto& name : ordered_links(group, index, ask.order)) {
       const Link* const found = group.container().find_link(*group.object, name);
       if (!found || found->kind != Link::Kind::hard || !seen.insert(found->target).second) {
@@ -135,14 +132,13 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
         const auto from = locate(object, at);
         Visit visit{ask, register_place(from), {from.object->id}};
         const auto info = info_of(from);
-        if (const herr_t answer = ask.op(visit.location, ".", &info, ask.op_data); answer != 0 || from.object->kind != Kind::group) {
+        if (const herr_t answer = ask.op(visit.location, ".", &info, ask.op_data);
+            answer != 0 || from.object->kind != Kind::group) {
           return answer;
         }
         return visit(from, "");
       }
-      case H5VL_OBJECT_FLUSH:
-        place_of(object).container().flush(true);
-        return 0;
+      case H5VL_OBJECT_FLUSH: place_of(object).container().flush(true); return 0;
       case H5VL_OBJECT_REFRESH: {
         const auto place = place_of(object);
         place.container().refresh(*place.object);
@@ -170,8 +166,7 @@ herr_t optional(void* object, const H5VL_loc_params_t* at, H5VL_optional_args_t*
         // There is no object header, nor B-tree or heap, whose size could be told.
         *ask.get_native_info.ninfo = {};
         return;
-      default:
-        fail(Why::unsupported, "an operation on objects that only files of HDF5's own have");
+      default: fail(Why::unsupported, "an operation on objects that only files of HDF5's own have");
     }
   });
 }

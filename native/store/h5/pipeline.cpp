@@ -10,7 +10,8 @@ namespace sonde::store::h5 {
 namespace {
 
 // The native connector's operations beyond the common ones go by number.
-void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_args_t& args, hid_t transfer, const char* what) {
+void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_args_t& args, hid_t transfer,
+                     const char* what) {
   H5VL_optional_args_t call{operation, &args};
   if (H5VLdataset_optional(twin, H5VL_NATIVE, &call, transfer, nullptr) < 0) {
     fail(Why::io, what);
@@ -32,10 +33,11 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
   const Id space = need_id(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "the chunk's space");
   static Shadow* const memory = take_shadow();
   const auto at = self(H5I_GROUP);
-  twin_ = H5VLdataset_create(memory->native(H5I_GROUP), &at, H5VL_NATIVE, nullptr, H5P_LINK_CREATE_DEFAULT, element_, space, creation, access,
-                             H5P_DATASET_XFER_DEFAULT, nullptr);
+  twin_ = H5VLdataset_create(memory->native(H5I_GROUP), &at, H5VL_NATIVE, nullptr, H5P_LINK_CREATE_DEFAULT, element_,
+                             space, creation, access, H5P_DATASET_XFER_DEFAULT, nullptr);
   if (!twin_) {
-    fail(Why::unsupported, "HDF5 cannot apply the dataset's filters: one is missing, or does not take this type or chunk");
+    fail(Why::unsupported,
+         "HDF5 cannot apply the dataset's filters: one is missing, or does not take this type or chunk");
   }
 }
 
@@ -63,7 +65,8 @@ std::vector<std::byte> Pipeline::encode(Bytes raw, std::uint32_t& filter_mask) {
   hsize_t bytes = 0;
   H5VL_native_dataset_optional_args_t args{};
   args.get_chunk_storage_size = {origin.data(), &bytes};
-  chunk_operation(twin_, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, args, H5P_DATASET_XFER_DEFAULT, "the size of a filtered chunk is not known");
+  chunk_operation(twin_, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, args, H5P_DATASET_XFER_DEFAULT,
+                  "the size of a filtered chunk is not known");
   std::vector<std::byte> out(bytes);
   args = {};
   args.chunk_read.offset = origin.data();
@@ -72,7 +75,8 @@ std::vector<std::byte> Pipeline::encode(Bytes raw, std::uint32_t& filter_mask) {
   std::size_t room = out.size();
   args.chunk_read.buf_size = &room;
 #endif
-  chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_READ, args, H5P_DATASET_XFER_DEFAULT, "a filtered chunk cannot be read back");
+  chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_READ, args, H5P_DATASET_XFER_DEFAULT,
+                  "a filtered chunk cannot be read back");
   filter_mask = args.chunk_read.filters;
   return out;
 }
@@ -84,7 +88,8 @@ void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes ra
   args.chunk_write.filters = filter_mask;
   args.chunk_write.size = static_cast<decltype(args.chunk_write.size)>(filtered.size());
   args.chunk_write.buf = filtered.data();
-  chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_WRITE, args, H5P_DATASET_XFER_DEFAULT, "a filtered chunk cannot be taken up");
+  chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_WRITE, args, H5P_DATASET_XFER_DEFAULT,
+                  "a filtered chunk cannot be taken up");
   void* datasets[] = {twin_};
   hid_t types[] = {element_}, spaces[] = {H5S_ALL};
   void* into[] = {raw.data()};

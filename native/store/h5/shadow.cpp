@@ -15,7 +15,8 @@ namespace {
 
 void* need_object(void* object, const char* what) {
   if (!object) {
-    fail(Why::invalid, std::string("HDF5 refused ") + what + " in memory, which the connector needs for old interfaces");
+    fail(Why::invalid,
+         std::string("HDF5 refused ") + what + " in memory, which the connector needs for old interfaces");
   }
   return object;
 }
@@ -45,40 +46,45 @@ Shadow::Shadow() {
   const Id id = need_id(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), "a file in memory");
   file_ = H5VLobject(id);
   const auto at = self(H5I_FILE);
-  root_ = need_object(H5VLgroup_open(file_, &at, H5VL_NATIVE, "/", H5P_GROUP_ACCESS_DEFAULT, H5P_DATASET_XFER_DEFAULT, nullptr), "a group");
+  root_ = need_object(
+      H5VLgroup_open(file_, &at, H5VL_NATIVE, "/", H5P_GROUP_ACCESS_DEFAULT, H5P_DATASET_XFER_DEFAULT, nullptr),
+      "a group");
 }
 
 void* Shadow::native(H5I_type_t type) {
   const auto at = self(H5I_GROUP);
   const hid_t transfer = H5P_DATASET_XFER_DEFAULT;
   switch (type) {
-    case H5I_FILE:
-      return file_;
-    case H5I_GROUP:
-      return root_;
+    case H5I_FILE: return file_;
+    case H5I_GROUP: return root_;
     case H5I_DATASET:
       if (!dataset_) {
         const Id space = need_id(H5Screate(H5S_NULL), "a dataspace");
-        dataset_ = need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, "dataset", H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR, space,
-                                                  H5P_DATASET_CREATE_DEFAULT, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr), "a dataset");
+        dataset_ = need_object(
+            H5VLdataset_create(root_, &at, H5VL_NATIVE, "dataset", H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR, space,
+                               H5P_DATASET_CREATE_DEFAULT, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr),
+            "a dataset");
       }
       return dataset_;
     case H5I_DATATYPE:
       if (!type_) {
         const Id copy = need_id(H5Tcopy(H5T_NATIVE_CHAR), "a type");
-        type_ = need_object(H5VLdatatype_commit(root_, &at, H5VL_NATIVE, "type", copy, H5P_LINK_CREATE_DEFAULT, H5P_DATATYPE_CREATE_DEFAULT,
-                                                H5P_DATATYPE_ACCESS_DEFAULT, transfer, nullptr), "a datatype");
+        type_ = need_object(
+            H5VLdatatype_commit(root_, &at, H5VL_NATIVE, "type", copy, H5P_LINK_CREATE_DEFAULT,
+                                H5P_DATATYPE_CREATE_DEFAULT, H5P_DATATYPE_ACCESS_DEFAULT, transfer, nullptr),
+            "a datatype");
       }
       return type_;
     case H5I_ATTR:
       if (!attribute_) {
         const Id space = need_id(H5Screate(H5S_NULL), "a dataspace");
-        attribute_ = need_object(H5VLattr_create(root_, &at, H5VL_NATIVE, "attribute", H5T_NATIVE_CHAR, space, H5P_ATTRIBUTE_CREATE_DEFAULT,
-                                                 H5P_ATTRIBUTE_ACCESS_DEFAULT, transfer, nullptr), "an attribute");
+        attribute_ =
+            need_object(H5VLattr_create(root_, &at, H5VL_NATIVE, "attribute", H5T_NATIVE_CHAR, space,
+                                        H5P_ATTRIBUTE_CREATE_DEFAULT, H5P_ATTRIBUTE_ACCESS_DEFAULT, transfer, nullptr),
+                        "an attribute");
       }
       return attribute_;
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -96,17 +102,22 @@ std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::u
     }
     return twin.address;
   }
-  const std::vector<hsize_t> dims(extent.begin(), extent.end()), most(extent.size(), H5S_UNLIMITED), chunk(extent.size(), 1);
-  const Id space = need_id(dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), most.data()),
-                           "a dataspace");
+  const std::vector<hsize_t> dims(extent.begin(), extent.end()), most(extent.size(), H5S_UNLIMITED),
+      chunk(extent.size(), 1);
+  const Id space = need_id(
+      dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), most.data()),
+      "a dataspace");
   const Id creation = need_id(H5Pcreate(H5P_DATASET_CREATE), "a property list");
   if (!dims.empty()) {
     need_ok(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "a chunk");
   }
   const auto at = self(H5I_GROUP);
   const auto name = "twin " + std::to_string(object);  // linked, or it would go with its handle
-  Twin twin{need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, name.c_str(), H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR, space, creation,
-                                           H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr), "a dataset"), 0, extent};
+  Twin twin{
+      need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, name.c_str(), H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR,
+                                     space, creation, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr),
+                  "a dataset"),
+      0, extent};
   H5O_info2_t info;
   H5VL_object_get_args_t args{};
   args.op_type = H5VL_OBJECT_GET_INFO;

@@ -1,10 +1,11 @@
 #pragma once
 /// Small files of HDF5's own, in memory, that stand in where HDF5 insists on one: each open file has a shadow.
 ///
-/// HDF5 2.0 and 1.14 still let no connector but their own answer the calls that came before 1.12 (H5Oget_info1, H5Literate1,
-/// H5Rcreate and others), and h5py makes them. The connector therefore presents itself as one that passes through to the
-/// native connector: asked for the objects beneath its own, it gives objects of the shadow. HDF5 takes from them what
-/// those calls need (how tokens become addresses, a heap for region references) and gets all else from the connector.
+/// HDF5 2.0 and 1.14 still let no connector but their own answer the calls that came before 1.12 (H5Oget_info1,
+/// H5Literate1, H5Rcreate and others), and h5py makes them. The connector therefore presents itself as one that passes
+/// through to the native connector: asked for the objects beneath its own, it gives objects of the shadow. HDF5 takes
+/// from them what those calls need (how tokens become addresses, a heap for region references) and gets all else from
+/// the connector.
 ///
 /// Shadows are not closed but used again: closing one makes HDF5 look at every identifier, even the one whose close
 /// is just under way. Under HDF5's own lock, as everything here.
@@ -43,8 +44,8 @@ class Shadow {
     std::vector<std::uint64_t> extent;
   };
   void *file_ = nullptr, *root_ = nullptr, *dataset_ = nullptr, *type_ = nullptr, *attribute_ = nullptr;
-  std::map<std::uint64_t, Twin> twins_;                 // by object
-  std::map<std::uint64_t, std::uint64_t> objects_;      // by address
+  std::map<std::uint64_t, Twin> twins_;             // by object
+  std::map<std::uint64_t, std::uint64_t> objects_;  // by address
 };
 
 Shadow* take_shadow();

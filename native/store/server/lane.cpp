@@ -8,7 +8,9 @@
 namespace sonde::store {
 
 Lane::Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics)
-    : role_(role), backend_(std::move(backend)), caps_(backend_->caps()), metrics_(metrics), thread_([this] { work(); }) {}
+    : role_(role), backend_(std::move(backend)), caps_(backend_->caps()), metrics_(metrics), thread_([this] {
+        work();
+      }) {}
 
 Lane::~Lane() {
   finish();

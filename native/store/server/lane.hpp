@@ -1,7 +1,7 @@
 #pragma once
-/// The way to one backend. What the backend can do at once is done by the thread that read it from the network; what has to
-/// reach stable storage, or would have to wait, queues here, and everything that queued meanwhile shares one sync():
-/// group commit. Any-thread.
+/// The way to one backend. What the backend can do at once is done by the thread that read it from the network; what
+/// has to reach stable storage, or would have to wait, queues here, and everything that queued meanwhile shares one
+/// sync(): group commit. Any-thread.
 
 #include <condition_variable>
 #include <deque>
@@ -32,7 +32,8 @@ class Lane {
   Backend& backend() { return *backend_; }
   const Caps& caps() const { return caps_; }
 
-  /// The backend for the calling thread, at once: false when something waits or works there, so that order and turns are kept.
+  /// The backend for the calling thread, at once: false when something waits or works there, so that order and turns
+  /// are kept.
   bool try_enter();
   void leave();
   void add(Task task);
@@ -53,7 +54,7 @@ class Lane {
   mutable std::mutex mutex_;
   std::condition_variable wake_, left_;
   std::deque<Task> queue_;
-  unsigned inside_ = 0;    ///< threads between try_enter and leave
+  unsigned inside_ = 0;  ///< threads between try_enter and leave
   bool working_ = false, stop_ = false;
   std::string broken_;
   std::thread thread_;

@@ -1,6 +1,6 @@
 #pragma once
-/// What a server counts: operations by kind and outcome, bytes, connections, how long messages took. Any-thread; counting
-/// takes no lock.
+/// What a server counts: operations by kind and outcome, bytes, connections, how long messages took. Any-thread;
+/// counting takes no lock.
 
 #include <array>
 #include <atomic>

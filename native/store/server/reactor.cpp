@@ -18,7 +18,11 @@ constexpr std::int64_t stay_least_ns = 2'000'000, stay_most_ns = 1'000'000'000;
 
 }  // namespace
 
-Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), spin_(server.config().link.spin_s) {
+Reactor::Reactor(Server& server)
+    : server_(server),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spin_(server.config().link.spin_s) {
   epoll_event event{};
   event.events = EPOLLIN;
   ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event);
@@ -80,7 +84,10 @@ void Reactor::watch(Session& s) {
   };
   if (!s.alive()) return;
   // A link in the making belongs to another thread: no events of it, not even of its end.
-  set(s.fd(), s.watched, s.upgrading() ? 0 : s.needs_arm() ? static_cast<std::uint32_t>(EPOLLIN) : s.events() | EPOLLRDHUP);
+  set(s.fd(), s.watched,
+      s.upgrading()   ? 0
+      : s.needs_arm() ? static_cast<std::uint32_t>(EPOLLIN)
+                      : s.events() | EPOLLRDHUP);
   set(s.own_fd(), s.own_watched, s.needs_arm() ? s.events() : 0);
   if (s.needs_arm() && std::find(polled_.begin(), polled_.end(), &s) == polled_.end()) polled_.push_back(&s);
 }
@@ -124,8 +131,8 @@ int Reactor::look(std::vector<epoll_event>& events) {
   return n;
 }
 
-/// What was awaited came while somebody else ran on this core: most likely the client itself, which the kernel likes to keep close to
-/// whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
+/// What was awaited came while somebody else ran on this core: most likely the client itself, which the kernel likes to
+/// keep close to whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
 void Reactor::step_aside(long switches) {
   const std::int64_t now = now_ns();
   if (Spin::switches() == switches || now < stay_until_ns_) return;
@@ -151,8 +158,9 @@ void Reactor::run() {
     worked = n != 0;
     n = std::max(n, 0);
     if (!worked) {
-      // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
-      // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
+      // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs
+      // nothing until its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the
+      // same: its bell may be late.
       bool rest = true, deaf = false;
       for (Session* s : polled_) {
         rest &= s->arm();

@@ -58,7 +58,7 @@ class Reactor {
   std::atomic<std::size_t> count_ = 0;
   Spin spin_;
   unsigned looks_ = 0;
-  std::int64_t stay_ns_ = 0, stay_until_ns_ = 0;   ///< after it changed its core
+  std::int64_t stay_ns_ = 0, stay_until_ns_ = 0;  ///< after it changed its core
   bool stopping_ = false;
   Deadline stop_by_;
   struct Helper {

@@ -33,14 +33,17 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
   server->config_ = std::move(config);
   const ServerConfig& c = server->config_;
   if (c.backends.empty())
-    return Error{"store.no_backend", "the server has no backend, so it would have no role", "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
+    return Error{"store.no_backend", "the server has no backend, so it would have no role",
+                 "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
   auto address = parse_address(c.listen);
   if (!address) return address.error();
   const auto known = auth::methods();
   if (std::find(known.begin(), known.end(), c.auth) == known.end())
     return Error{"store.bad_auth", "there is no authentication '" + c.auth + "'", "use none, token or munge"};
   if (c.auth == "none" && !is_loopback(*address))
-    return Error{"store.not_loopback", "without authentication a server listens on loopback only, and " + address->host + " is not", "add --auth token --token-file FILE, or --auth munge"};
+    return Error{"store.not_loopback",
+                 "without authentication a server listens on loopback only, and " + address->host + " is not",
+                 "add --auth token --token-file FILE, or --auth munge"};
   if (c.auth == "token") {
     auto token = auth::read_token(c.token_file, true);
     if (!token) return token.error();
@@ -49,11 +52,15 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
   // Without munged nobody could ever come in: that is told now, not to each client.
   if (c.auth == "munge") {
     auto trial = auth::munge_credential("sonde store serve");
-    if (!trial) return Error{trial.error().code, trial.error().what + "; so nobody could connect", trial.error().hint + " 'sonde doctor' makes the same trial"};
+    if (!trial)
+      return Error{trial.error().code, trial.error().what + "; so nobody could connect",
+                   trial.error().hint + " 'sonde doctor' makes the same trial"};
   }
   for (const auto& spec : c.backends) {
     auto& lane = server->lanes_[static_cast<std::size_t>(spec.role)];
-    if (lane) return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)), "name one a role; start another server for the other"};
+    if (lane)
+      return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)),
+                   "name one a role; start another server for the other"};
     auto backend = open_backend(spec.role, spec.name, spec.settings);
     if (!backend) return backend.error();
     lane = std::make_unique<Lane>(spec.role, std::move(*backend), server->metrics_);
@@ -65,7 +72,8 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
   server->wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   server->spare_ = open_spare();
   server->started_s_ = now_s();
-  for (unsigned k = 0; k < std::max(1u, c.threads); ++k) server->reactors_.push_back(std::make_unique<Reactor>(*server));
+  for (unsigned k = 0; k < std::max(1u, c.threads); ++k)
+    server->reactors_.push_back(std::make_unique<Reactor>(*server));
   server->acceptor_ = std::thread([s = server.get()] { s->accept_all(); });
   return server;
 }
@@ -89,7 +97,8 @@ void Server::accept_all() {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) cannot_accept(errno);
       continue;
     }
-    // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one becomes it.
+    // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one
+    // becomes it.
     if (spare_ < 0 && (spare_ = open_spare()) < 0) {
       const Error why = no_descriptor(errno);
       refuse(fd, why.what, why.hint);
@@ -101,20 +110,23 @@ void Server::accept_all() {
 }
 
 Error Server::no_descriptor(int error) {
-  Error why{"store.no_descriptor", std::string("cannot accept a connection: ") + std::strerror(error), "free memory on this host"};
+  Error why{"store.no_descriptor", std::string("cannot accept a connection: ") + std::strerror(error),
+            "free memory on this host"};
   if (error == EMFILE) {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     why.what += ": this server may have " + std::to_string(limit.rlim_cur) + " descriptors open, and has";
-    why.hint = "let it have more (ulimit -Hn, LimitNOFILE= of a systemd unit), or have it take fewer connections: --connections";
+    why.hint =
+        "let it have more (ulimit -Hn, LimitNOFILE= of a systemd unit), or have it take fewer connections: "
+        "--connections";
   } else if (error == ENFILE) {
     why.hint = "let this host have more: sysctl fs.file-max";
   }
   return why;
 }
 
-/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and told why, or
-/// left there for a while.
+/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and
+/// told why, or left there for a while.
 void Server::cannot_accept(int error) {
   const Error why = no_descriptor(error);
   metrics_.failed(why.what);
@@ -142,12 +154,15 @@ void Server::serve(int fd) {
     if (r->sessions() < least->sessions()) least = r.get();
   }
   if (all < config_.connections) return least->add(fd);
-  refuse(fd, "the server has " + std::to_string(all) + " connections, as many as it takes", "close some, or start it with more: --connections");
+  refuse(fd, "the server has " + std::to_string(all) + " connections, as many as it takes",
+         "close some, or start it with more: --connections");
 }
 
 void Server::refuse(int fd, const std::string& what, const std::string& hint) {
   ++metrics_.refused;
-  const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", what}, {"hint", hint}})));
+  const Outgoing no =
+      plain_frame(wire::Kind::goodbye,
+                  bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", what}, {"hint", hint}})));
   (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   ::close(fd);
 }
@@ -172,18 +187,25 @@ void Server::stop(double grace_s) {
 
 std::string Server::status() const {
   JsonLine json;
-  json.add("version", SONDE_VERSION).add("listen", config_.listen).add("auth", config_.auth).add("up_s", now_s() - started_s_);
+  json.add("version", SONDE_VERSION)
+      .add("listen", config_.listen)
+      .add("auth", config_.auth)
+      .add("up_s", now_s() - started_s_);
   std::string roles = "[";
   for (const Role role : all_roles) {
     const auto k = static_cast<std::size_t>(role);
     if (!lanes_[k]) continue;
-    const auto spec = std::find_if(config_.backends.begin(), config_.backends.end(), [&](const auto& b) { return b.role == role; });
+    const auto spec =
+        std::find_if(config_.backends.begin(), config_.backends.end(), [&](const auto& b) { return b.role == role; });
     JsonLine one;
     one.add("role", name_of(role)).add("backend", spec->name).add("detail", lanes_[k]->backend().describe());
     one.add("messages", metrics_.worked[k].count());
     one.add("wait_p50_s", metrics_.waited[k].quantile_s(.5)).add("wait_p99_s", metrics_.waited[k].quantile_s(.99));
-    one.add("backend_p50_s", metrics_.worked[k].quantile_s(.5)).add("backend_p99_s", metrics_.worked[k].quantile_s(.99));
-    one.add("syncs", metrics_.synced[k].count()).add("sync_p50_s", metrics_.synced[k].quantile_s(.5)).add("sync_p99_s", metrics_.synced[k].quantile_s(.99));
+    one.add("backend_p50_s", metrics_.worked[k].quantile_s(.5))
+        .add("backend_p99_s", metrics_.worked[k].quantile_s(.99));
+    one.add("syncs", metrics_.synced[k].count())
+        .add("sync_p50_s", metrics_.synced[k].quantile_s(.5))
+        .add("sync_p99_s", metrics_.synced[k].quantile_s(.99));
     one.add("waiting", lanes_[k]->waiting());
     if (const std::string broken = lanes_[k]->broken(); !broken.empty()) one.add("broken", broken);
     roles += (roles.size() > 1 ? "," : "") + one.text();
@@ -191,11 +213,15 @@ std::string Server::status() const {
   json.raw("roles", roles + "]");
   JsonLine operations, outcomes;
   for (std::size_t k = 0; k < metrics_.operations.size(); ++k)
-    if (const auto n = metrics_.operations[k].load(std::memory_order_relaxed)) operations.add(name_of(static_cast<Code>(k)), n);
+    if (const auto n = metrics_.operations[k].load(std::memory_order_relaxed))
+      operations.add(name_of(static_cast<Code>(k)), n);
   for (std::size_t k = 0; k < metrics_.outcomes.size(); ++k)
-    if (const auto n = metrics_.outcomes[k].load(std::memory_order_relaxed)) outcomes.add(name_of(static_cast<Status>(k)), n);
+    if (const auto n = metrics_.outcomes[k].load(std::memory_order_relaxed))
+      outcomes.add(name_of(static_cast<Status>(k)), n);
   json.raw("operations", operations.text()).raw("outcomes", outcomes.text());
-  json.add("connections", metrics_.connections.load()).add("connections_ever", metrics_.connections_ever.load()).add("refused", metrics_.refused.load());
+  json.add("connections", metrics_.connections.load())
+      .add("connections_ever", metrics_.connections_ever.load())
+      .add("refused", metrics_.refused.load());
   json.add("frames", metrics_.frames.load()).add("bad_frames", metrics_.bad_frames.load());
   json.add("bytes_in", metrics_.bytes_in.load()).add("bytes_out", metrics_.bytes_out.load());
   json.add("last_error", metrics_.last_error()).add("last_error_s_ago", metrics_.last_error_s_ago());
@@ -213,13 +239,15 @@ std::string Server::metrics_text() const {
   family("sonde_store_operations", "counter", "Operations executed or refused, by kind.");
   for (std::size_t k = 0; k < metrics_.operations.size(); ++k)
     if (const auto n = metrics_.operations[k].load(std::memory_order_relaxed)) {
-      std::snprintf(line, sizeof line, "sonde_store_operations_total{operation=\"%s\"} %llu\n", std::string(name_of(static_cast<Code>(k))).c_str(), static_cast<unsigned long long>(n));
+      std::snprintf(line, sizeof line, "sonde_store_operations_total{operation=\"%s\"} %llu\n",
+                    std::string(name_of(static_cast<Code>(k))).c_str(), static_cast<unsigned long long>(n));
       out += line;
     }
   family("sonde_store_outcomes", "counter", "Operations by their status.");
   for (std::size_t k = 0; k < metrics_.outcomes.size(); ++k)
     if (const auto n = metrics_.outcomes[k].load(std::memory_order_relaxed)) {
-      std::snprintf(line, sizeof line, "sonde_store_outcomes_total{status=\"%s\"} %llu\n", std::string(name_of(static_cast<Status>(k))).c_str(), static_cast<unsigned long long>(n));
+      std::snprintf(line, sizeof line, "sonde_store_outcomes_total{status=\"%s\"} %llu\n",
+                    std::string(name_of(static_cast<Status>(k))).c_str(), static_cast<unsigned long long>(n));
       out += line;
     }
   const auto counter = [&](const char* name, const char* help, std::uint64_t n, const char* unit = nullptr) {
@@ -233,7 +261,8 @@ std::string Server::metrics_text() const {
   counter("sonde_store_bad_frames", "Frames that were malformed or damaged.", metrics_.bad_frames.load());
   counter("sonde_store_refused", "Connections refused.", metrics_.refused.load());
   family("sonde_store_connections", "gauge", "Connections open now.");
-  std::snprintf(line, sizeof line, "sonde_store_connections %llu\n", static_cast<unsigned long long>(metrics_.connections.load()));
+  std::snprintf(line, sizeof line, "sonde_store_connections %llu\n",
+                static_cast<unsigned long long>(metrics_.connections.load()));
   out += line;
   const auto histogram = [&](const char* name, const char* help, const std::array<Durations, role_count>& by_role) {
     family(name, "histogram", help, "seconds");
@@ -245,12 +274,15 @@ std::string Server::metrics_text() const {
       for (std::size_t k = 0; k < Durations::classes; ++k) {
         sum += d.in_class(k);
         if (k + 1 < Durations::classes)
-          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"%.9g\"} %llu\n", name, label.c_str(), Durations::edge_s(k), static_cast<unsigned long long>(sum));
+          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"%.9g\"} %llu\n", name, label.c_str(),
+                        Durations::edge_s(k), static_cast<unsigned long long>(sum));
         else
-          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"+Inf\"} %llu\n", name, label.c_str(), static_cast<unsigned long long>(sum));
+          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"+Inf\"} %llu\n", name, label.c_str(),
+                        static_cast<unsigned long long>(sum));
         out += line;
       }
-      std::snprintf(line, sizeof line, "%s_count{%s} %llu\n%s_sum{%s} %.9g\n", name, label.c_str(), static_cast<unsigned long long>(sum), name, label.c_str(), d.sum_s());
+      std::snprintf(line, sizeof line, "%s_count{%s} %llu\n%s_sum{%s} %.9g\n", name, label.c_str(),
+                    static_cast<unsigned long long>(sum), name, label.c_str(), d.sum_s());
       out += line;
     }
   };

@@ -1,5 +1,6 @@
 #pragma once
-/// The storage server: listens, authenticates, and carries batches from links to backends. Any-thread where not said otherwise.
+/// The storage server: listens, authenticates, and carries batches from links to backends. Any-thread where not said
+/// otherwise.
 
 #include <array>
 #include <atomic>
@@ -21,20 +22,20 @@ struct ServerConfig {
   std::vector<BackendSpec> backends;      ///< one a role at most; the roles are those that have one
   std::string auth = "none";              ///< "none" (loopback only), "token", "munge"
   std::string token_file;
-  std::vector<unsigned> users;            ///< munge: let in beside root and the server's own user
-  unsigned threads = 1;                   ///< that read from and write to connections
-  unsigned connections = 4096;            ///< at most
+  std::vector<unsigned> users;  ///< munge: let in beside root and the server's own user
+  unsigned threads = 1;         ///< that read from and write to connections
+  unsigned connections = 4096;  ///< at most
   std::size_t frame_data = wire::frame_data_default;
-  unsigned credits = 128;                 ///< messages a client may have under way on a connection
-  double hello_timeout_s = 15;            ///< for a connection to say who it is
+  unsigned credits = 128;       ///< messages a client may have under way on a connection
+  double hello_timeout_s = 15;  ///< for a connection to say who it is
   LinkOptions link;
   std::function<void(const Error&)> log;  ///< what no client can be told, once a minute at most; called by any thread
 };
 
 class Server {
  public:
-  /// Opens the backends, listens, and serves until stop(). Errors: store.cannot_listen, store.cannot_open, store.bad_token,
-  /// store.not_loopback (an address that others can reach, without authentication), store.no_backend.
+  /// Opens the backends, listens, and serves until stop(). Errors: store.cannot_listen, store.cannot_open,
+  /// store.bad_token, store.not_loopback (an address that others can reach, without authentication), store.no_backend.
   static Result<std::unique_ptr<Server>> start(ServerConfig config);
   /// As stop().
   ~Server();
@@ -45,7 +46,8 @@ class Server {
   std::string status() const;
   /// The same as OpenMetrics text.
   std::string metrics_text() const;
-  /// No new connections and requests; what is under way is answered within the grace, then backends are synced and closed.
+  /// No new connections and requests; what is under way is answered within the grace, then backends are synced and
+  /// closed.
   void stop(double grace_s = 5);
 
   /// Serves a connected socket as if it had been accepted; takes it.
@@ -72,7 +74,7 @@ class Server {
   std::array<std::unique_ptr<Lane>, role_count> lanes_;
   std::vector<std::unique_ptr<Reactor>> reactors_;
   int listener_ = -1, wake_ = -1;
-  int spare_ = -1;              ///< given up to take a connection that there is no descriptor for, and to tell it so
+  int spare_ = -1;  ///< given up to take a connection that there is no descriptor for, and to tell it so
   double logged_s_ = 0;
   std::uint16_t port_ = 0;
   double started_s_ = 0;

@@ -16,10 +16,10 @@ namespace sonde::store {
 
 namespace {
 
-constexpr std::size_t backlog_max = 4u << 20;   ///< answers that a slow reader may leave in memory before its reads wait
+constexpr std::size_t backlog_max = 4u << 20;  ///< answers that a slow reader may leave in memory before its reads wait
 constexpr std::size_t backlog_low = 1u << 20;
-constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
-constexpr std::size_t turn_bytes = 8u << 20;    ///< read for one connection before others have their turn
+constexpr std::size_t queued_max = 8u << 20;  ///< frames of one connection that wait for a backend
+constexpr std::size_t turn_bytes = 8u << 20;  ///< read for one connection before others have their turn
 constexpr std::size_t turn_arena_bytes = 256u << 10;
 constexpr std::size_t mixed_reads_max = 64u << 20;
 
@@ -69,7 +69,11 @@ void Message::clear() {
 }
 
 Session::Session(Reactor& reactor, int fd)
-    : reactor_(reactor), server_(reactor.server()), tcp_(std::make_unique<TcpLink>(fd, server_.config().link, *this)), link_(tcp_.get()), since_ns_(now_ns()) {
+    : reactor_(reactor),
+      server_(reactor.server()),
+      tcp_(std::make_unique<TcpLink>(fd, server_.config().link, *this)),
+      link_(tcp_.get()),
+      since_ns_(now_ns()) {
   ++server_.metrics().connections;
   ++server_.metrics().connections_ever;
 }
@@ -95,8 +99,8 @@ bool Session::ready() {
     if (!alive_ || upgrading_) return came;
     pump();
     if (!alive_) return came;
-    // A client that does not take its answers gets no more until it does. Frames that were received meanwhile lie in the link:
-    // no event will tell of them.
+    // A client that does not take its answers gets no more until it does. Frames that were received meanwhile lie in
+    // the link: no event will tell of them.
     const bool full = link_->backlog() > backlog_max || queued_bytes_ > queued_max || !jobs_.empty();
     again = !full && !receiving_;
     receiving_ = !full;
@@ -117,7 +121,9 @@ void Session::pump() {
     const auto message = job.message;
     bool ended = false;
     trace::call(sonde_store_later, trace::unknown, number_of(*message), [&] {
-      ended = run_data(*message, job.frame->records, job.frame->data, job.position, scratch_, [this](Outgoing out) { reply(std::move(out)); }, true);
+      ended = run_data(
+          *message, job.frame->records, job.frame->data, job.position, scratch_,
+          [this](Outgoing out) { reply(std::move(out)); }, true);
     });
     if (!ended) {
       // Its turn is over, whether the client takes what it gets or not: others are served first.
@@ -140,7 +146,8 @@ void Session::soon() {
 
 void Session::goodbye() {
   if (!alive_) return;
-  tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words({"store.unavailable", "the server is shutting down", "connect again when it is back"}))));
+  tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words({"store.unavailable", "the server is shutting down",
+                                                              "connect again when it is back"}))));
   tcp_->flush();
   alive_ = false;
   reactor_.drop(*this);
@@ -170,14 +177,20 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
   if (!alive_) return;
   server_.metrics().frames.fetch_add(1, std::memory_order_relaxed);
   if (h.kind == wire::Kind::request) {
-    if (state_ != State::ready) return refuse({"store.bad_frame", "a request before the connection was welcomed", "both sides must run the same version of Sonde"}, true);
+    if (state_ != State::ready)
+      return refuse({"store.bad_frame", "a request before the connection was welcomed",
+                     "both sides must run the same version of Sonde"},
+                    true);
     return request(h, table, data);
   }
-  if (h.body_crc != wire::crc32c(data)) return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
+  if (h.body_crc != wire::crc32c(data))
+    return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"},
+                  true);
   switch (h.kind) {
     case wire::Kind::hello: {
       if (state_ != State::hello) break;
-      if (server_.stopping()) return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
+      if (server_.stopping())
+        return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
       const auto text = wire::decode_text(data);
       client_ = wire::text_value(text, "client");
       client_.resize(std::min<std::size_t>(client_.size(), 128));
@@ -191,7 +204,8 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
       tcp_->adopt(link_options_);
       nonce_ = auth::nonce();
       state_ = State::proof;
-      tcp_->send(plain_frame(wire::Kind::challenge, bytes_of(wire::encode_text({{"auth", server_.config().auth}, {"nonce", nonce_}}))));
+      tcp_->send(plain_frame(wire::Kind::challenge,
+                             bytes_of(wire::encode_text({{"auth", server_.config().auth}, {"nonce", nonce_}}))));
       tcp_->flush();
       return;
     }
@@ -219,21 +233,29 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
     case wire::Kind::fault: return closed(*tcp_, nullptr);
     default: break;
   }
-  refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " where none was expected", "both sides must run the same version of Sonde"}, true);
+  refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " where none was expected",
+          "both sides must run the same version of Sonde"},
+         true);
 }
 
 void Session::welcome(const wire::Text& text) {
   const ServerConfig& config = server_.config();
-  const Error denied{"store.denied", "the server did not accept who this client says it is", "check the token file, or the MUNGE key and user"};
+  const Error denied{"store.denied", "the server did not accept who this client says it is",
+                     "check the token file, or the MUNGE key and user"};
   wire::Text welcome;
   if (config.auth == "token") {
-    if (client_nonce_.size() < 32 || !auth::equal(wire::text_value(text, "proof"), auth::token_proof(server_.token(), "client", client_nonce_, nonce_))) return refuse(denied, false);
+    if (client_nonce_.size() < 32 || !auth::equal(wire::text_value(text, "proof"),
+                                                  auth::token_proof(server_.token(), "client", client_nonce_, nonce_)))
+      return refuse(denied, false);
     welcome.emplace_back("proof", auth::token_proof(server_.token(), "server", client_nonce_, nonce_));
   } else if (config.auth == "munge") {
     auto user = auth::munge_user(std::string(wire::text_value(text, "proof")), nonce_);
     if (!user) return refuse(user.error(), false);
-    if (*user != 0 && *user != ::geteuid() && std::find(config.users.begin(), config.users.end(), *user) == config.users.end())
-      return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server", "its operator can let you in with --user"}, false);
+    if (*user != 0 && *user != ::geteuid() &&
+        std::find(config.users.begin(), config.users.end(), *user) == config.users.end())
+      return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server",
+                     "its operator can let you in with --user"},
+                    false);
   }
   std::string roles;
   for (const Role role : {Role::data, Role::kv, Role::db})
@@ -265,7 +287,8 @@ void Session::make_link(std::vector<std::byte> first) {
   tcp_->receive(true);
   const auto accept = [&]() -> Result<std::unique_ptr<Link>> {
     try {
-      return transport_->accept(*control_, first, link_options_, *this, Deadline::in_s(server_.config().hello_timeout_s));
+      return transport_->accept(*control_, first, link_options_, *this,
+                                Deadline::in_s(server_.config().hello_timeout_s));
     } catch (...) {  // this thread is ours, and would take the server with it
       return threw("the transport " + wanted_transport_);
     }
@@ -295,7 +318,8 @@ bool Session::needs_sync(Message& m) const {
 }
 
 bool Session::too_late(const Message& m) const {
-  return m.header.timeout_ms && now_ns() - m.arrived_ns.load(std::memory_order_relaxed) > std::int64_t{m.header.timeout_ms} * 1'000'000;
+  return m.header.timeout_ms &&
+         now_ns() - m.arrived_ns.load(std::memory_order_relaxed) > std::int64_t{m.header.timeout_ms} * 1'000'000;
 }
 
 std::shared_ptr<Message> Session::take_message() {
@@ -331,16 +355,13 @@ void Session::reply(Outgoing out) {
   const std::uint64_t id = wire::id_of(out.head.data());
   std::size_t bytes = 0;
   for (const Segment& s : out.segments) bytes += s.size();
-  trace::call(sonde_store_reply, bytes, trace::request(number_, id), [&] {
-    trace::call(sonde_store_link_send, bytes, 0, [&] { link_->send(std::move(out)); });
-  });
+  trace::call(sonde_store_reply, bytes, trace::request(number_, id),
+              [&] { trace::call(sonde_store_link_send, bytes, 0, [&] { link_->send(std::move(out)); }); });
 }
 
 void Session::flush() {
-  if (const std::size_t held = link_->backlog())
-    trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
-  else
-    link_->flush();
+  if (const std::size_t held = link_->backlog()) trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
+  else link_->flush();
 }
 
 void Session::request(const wire::Header& h, Bytes table, Bytes data) {
@@ -349,7 +370,8 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   trace::Asked asked;
   if (read)
     for (const auto& r : records_) asked.add(r.code, r.data_bytes, r.length);
-  trace::call(asked.of(sonde_store_serve_read, sonde_store_serve_write, sonde_store_serve_other), read ? asked.bytes : trace::unknown, trace::request(number_, h.id),
+  trace::call(asked.of(sonde_store_serve_read, sonde_store_serve_write, sonde_store_serve_other),
+              read ? asked.bytes : trace::unknown, trace::request(number_, h.id),
               [&] { serve(h, table, data, read, now); });
 }
 
@@ -362,18 +384,18 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
 
   Lane* lane = server_.lane(h.role);
   if (!message_) {
-    if (h.part != 0 || h.batch_ops == 0) return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
+    if (h.part != 0 || h.batch_ops == 0)
+      return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
     message_ = take_message();
     message_->header = h;
-    // Many small answers on their way at once would each hold memory of their own. A message in several frames may go on in a
-    // lane's thread: its memory is not shared.
+    // Many small answers on their way at once would each hold memory of their own. A message in several frames may go
+    // on in a lane's thread: its memory is not shared.
     message_->arena = h.flags & wire::more ? take_arena() : turn_arena();
-    if (!lane || (h.safety == Safety::storage && !lane->caps().durable))
-      message_->refused = Status::unsupported;
-    else if (server_.stopping())
-      message_->refused = Status::unavailable;
-  } else if (h.id != message_->header.id || h.part != message_->parts || h.role != message_->header.role || h.safety != message_->header.safety ||
-             h.batch_ops != message_->header.batch_ops || (h.flags ^ message_->header.flags) & wire::no_reply) {
+    if (!lane || (h.safety == Safety::storage && !lane->caps().durable)) message_->refused = Status::unsupported;
+    else if (server_.stopping()) message_->refused = Status::unavailable;
+  } else if (h.id != message_->header.id || h.part != message_->parts || h.role != message_->header.role ||
+             h.safety != message_->header.safety || h.batch_ops != message_->header.batch_ops ||
+             (h.flags ^ message_->header.flags) & wire::no_reply) {
     return refuse({"store.bad_frame", "a frame that does not continue the message before it", ""}, true);
   }
   const std::shared_ptr<Message> message = message_;
@@ -385,7 +407,9 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (damaged) {
     // Half of it is in the lane already: there is no answer that would be right for all.
-    if (m.queued) return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
+    if (m.queued)
+      return refuse(
+          {"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
     m.refused = Status::corrupt;
   }
   if (m.refused != Status::ok) {
@@ -408,8 +432,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
     bool ended = true;
     if (too_late(m))
       for (const auto& r : records_) answer(m, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, send);
-    else
-      ended = run_data(m, records_, data, position, scratch_, send, true);
+    else ended = run_data(m, records_, data, position, scratch_, send, true);
     lane->leave();
     if (ended) {
       finish_frame(message);
@@ -510,22 +533,22 @@ void Session::enqueue(std::shared_ptr<Message> message) {
     Scratch scratch;
     if (msg.wait_ns < 0) msg.wait_ns = now_ns() - msg.arrived_ns.load(std::memory_order_relaxed);
     if (!frame) {
-      if (self->too_late(msg))
-        self->refuse_all(msg, Status::timed_out, collect);
-      else
-        self->run_held(msg, scratch, collect);
+      if (self->too_late(msg)) self->refuse_all(msg, Status::timed_out, collect);
+      else self->run_held(msg, scratch, collect);
     } else {
       Position position;
       if (self->too_late(msg))
-        for (const auto& r : frame->records) self->answer(msg, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, collect);
-      else
-        self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
+        for (const auto& r : frame->records)
+          self->answer(msg, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, collect);
+      else self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
       if (last) self->emit_reply(msg, true, collect);
     }
     // Here, not when it is told: then the message's next frame may be at work.
     result->failed = std::exchange(msg.failed, 0);
   };
-  task.run = [self, message, work = std::move(work)] { trace::call(sonde_store_later, trace::unknown, self->number_of(*message), work); };
+  task.run = [self, message, work = std::move(work)] {
+    trace::call(sonde_store_later, trace::unknown, self->number_of(*message), work);
+  };
   task.done = [self, message, result, role, bytes, durable = task.durable](bool synced) {
     self->reactor_.post([self, message, result, role, bytes, durable, synced] {
       --self->lane_tasks_[static_cast<std::size_t>(role)];
@@ -537,7 +560,8 @@ void Session::enqueue(std::shared_ptr<Message> message) {
           failed.header = message->header;
           failed.wait_ns = message->wait_ns;
           failed.backend_ns = message->backend_ns;
-          if (result->complete) self->refuse_all(failed, Status::io_error, [&](Outgoing out) { self->reply(std::move(out)); });
+          if (result->complete)
+            self->refuse_all(failed, Status::io_error, [&](Outgoing out) { self->reply(std::move(out)); });
         } else {
           for (auto& out : result->frames) self->reply(std::move(out));
         }
@@ -564,19 +588,15 @@ void Session::give_back(std::size_t bytes) {
       link_->send(std::move(pong));
     }
   }
-  if (bytes)
-    ready();
-  else
-    flush();
+  if (bytes) ready();
+  else flush();
 }
 
 void Session::finish_frame(const std::shared_ptr<Message>& message) {
   if (!message->complete) return;
   const Emit send = [this](Outgoing out) { reply(std::move(out)); };
-  if (message->refused != Status::ok)
-    refuse_all(*message, message->refused, send);
-  else
-    emit_reply(*message, true, send);
+  if (message->refused != Status::ok) refuse_all(*message, message->refused, send);
+  else emit_reply(*message, true, send);
   if (message->header.flags & wire::no_reply) lost_ += static_cast<std::uint32_t>(message->failed);
 }
 
@@ -601,14 +621,18 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
     // Of an exception one operation of the batch has the text, which the others must not hide.
     const bool told = out.status == Status::internal && !out.data.empty();
     if (told || out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
-      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" + std::string(op.space) + "': " + explain(out));
+      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" +
+                               std::string(op.space) + "': " + explain(out));
   }
   if (m.header.flags & wire::no_reply) return;
   Bytes left = out.status == Status::ok || out.status == Status::internal ? out.data : Bytes{};
-  if (out.status == Status::ok && op.code == Code::kv_get && op.length && left.size() > op.length) left = left.first(op.length);
+  if (out.status == Status::ok && op.code == Code::kv_get && op.length && left.size() > op.length)
+    left = left.first(op.length);
   const std::size_t frame_data = server_.config().frame_data;
   do {
-    if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data || (m.data && m.data + left.size() > frame_data && left.size() <= frame_data)) emit_reply(m, false, emit);
+    if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data ||
+        (m.data && m.data + left.size() > frame_data && left.size() <= frame_data))
+      emit_reply(m, false, emit);
     const std::size_t n = std::min(left.size(), frame_data - m.data);
     wire::Answer a;
     a.status = out.status;
@@ -618,10 +642,10 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
     a.data_bytes = static_cast<std::uint32_t>(n);
     m.answers.add(a);
     if (n) {
-      if (link_options_.gather && !m.segments.empty() && m.segments.back().data() + m.segments.back().size() == left.data())
+      if (link_options_.gather && !m.segments.empty() &&
+          m.segments.back().data() + m.segments.back().size() == left.data())
         m.segments.back() = {m.segments.back().data(), m.segments.back().size() + n};
-      else
-        m.segments.push_back(left.first(n));
+      else m.segments.push_back(left.first(n));
       m.data += static_cast<std::uint32_t>(n);
     }
     left = left.subspan(n);
@@ -666,7 +690,8 @@ void Session::emit_reply(Message& m, bool last, const Emit& emit) {
 }
 
 /// Executes operations on objects from `position` on. False: the client has to read first (bounded only).
-bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s, const Emit& emit, bool bounded) {
+bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s,
+                       const Emit& emit, bool bounded) {
   Backend& backend = server_.lane(Role::data)->backend();
   const std::size_t frame_data = server_.config().frame_data;
   std::size_t read = 0;
@@ -714,7 +739,9 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
     if (s.ops.empty()) continue;
     read += reads;
     if (!bounded && read > mixed_reads_max) {
-      for (; position.record < records.size(); ++position.record) answer(m, records[position.record].index, op_of(records[position.record], {}), {Status::too_large, 0, 0, {}}, emit);
+      for (; position.record < records.size(); ++position.record)
+        answer(m, records[position.record].index, op_of(records[position.record], {}), {Status::too_large, 0, 0, {}},
+               emit);
       return true;
     }
     s.outcomes.assign(s.ops.size(), {});
@@ -793,7 +820,8 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
   bool any_bad = false;
   for (std::size_t k = 0; k < s.ops.size(); ++k) {
     Role role = m.header.role;
-    const Status status = !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
+    const Status status =
+        !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
     if (status == Status::ok) continue;
     s.outcomes[k].status = status;
     any_bad = true;
@@ -810,7 +838,8 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
     m.backend_ns += now_ns() - begin;
     m.arena = std::move(results);
   }
-  for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
+  for (std::size_t k = 0; k < s.ops.size(); ++k)
+    answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
   emit_reply(m, true, emit);
   if (m.header.flags & wire::no_reply && !m.queued) lost_ += static_cast<std::uint32_t>(m.failed);
 }

@@ -11,14 +11,14 @@ namespace sonde::store {
 
 /// A message as it comes in, and its answer as it grows.
 struct Message {
-  wire::Header header;              ///< of its first frame
+  wire::Header header;  ///< of its first frame
   std::uint32_t parts = 0;
   std::atomic<std::int64_t> arrived_ns = 0;  ///< its last frame; the lane may be at work on an earlier one
   std::int64_t wait_ns = -1, backend_ns = 0;
-  bool sync_all = false;            ///< Code::sync is in it
-  bool queued = false;              ///< goes through the lane's queue: all of its frames do
+  bool sync_all = false;  ///< Code::sync is in it
+  bool queued = false;    ///< goes through the lane's queue: all of its frames do
   std::atomic<bool> complete = false;
-  Status refused = Status::ok;      ///< the whole of it: no backend, shutting down, a damaged frame, too large
+  Status refused = Status::ok;  ///< the whole of it: no backend, shutting down, a damaged frame, too large
   wire::TableWriter answers;
   std::vector<Segment> segments;
   std::uint32_t data = 0;
@@ -29,7 +29,7 @@ struct Message {
   // A kv or db batch in several frames, and whatever has to wait: kept here.
   struct Held {
     std::vector<std::byte> table, copy;
-    Bytes data;                     ///< in `copy`, or where the frame was received
+    Bytes data;  ///< in `copy`, or where the frame was received
     std::vector<wire::Record> records;
   };
   std::vector<std::unique_ptr<Held>> held;
@@ -48,8 +48,8 @@ struct FrameView {
 /// How far the operations of a frame have been executed.
 struct Position {
   std::size_t record = 0;
-  std::uint64_t done = 0;     ///< bytes of that record's read
-  std::size_t data = 0;       ///< bytes of the frame's data that earlier records had
+  std::uint64_t done = 0;  ///< bytes of that record's read
+  std::size_t data = 0;    ///< bytes of the frame's data that earlier records had
 };
 
 class Session final : public Sink, public std::enable_shared_from_this<Session> {
@@ -71,11 +71,16 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   bool upgrading() const { return upgrading_; }
   /// Lets the transport's two halves talk, in the thread that calls; the result goes back to the reactor.
   void make_link(std::vector<std::byte> first);
-  bool busy() const { return queued_ || !jobs_.empty() || message_ != nullptr || upgrading_ || (link_ && link_->backlog()); }
+  bool busy() const {
+    return queued_ || !jobs_.empty() || message_ != nullptr || upgrading_ || (link_ && link_->backlog());
+  }
   void goodbye();
-  bool expired(std::int64_t now_ns, double hello_timeout_s) const { return state_ != State::ready && !upgrading_ && now_ns - since_ns_ > static_cast<std::int64_t>(hello_timeout_s * 1e9); }
+  bool expired(std::int64_t now_ns, double hello_timeout_s) const {
+    return state_ != State::ready && !upgrading_ &&
+           now_ns - since_ns_ > static_cast<std::int64_t>(hello_timeout_s * 1e9);
+  }
 
-  std::uint32_t watched = 0;      ///< what the reactor last asked epoll for
+  std::uint32_t watched = 0;  ///< what the reactor last asked epoll for
   std::uint32_t own_watched = 0;
 
   void frame(Link&, const wire::Header&, Bytes table, Bytes data, bool placed) override;
@@ -119,7 +124,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
   std::shared_ptr<Message> take_message();
-  /// For the next one; of this thread alone, never in a lane's hands. What it read is let go of as soon as that is sent.
+  /// For the next one; of this thread alone, never in a lane's hands. What it read is let go of as soon as that is
+  /// sent.
   void reuse(const std::shared_ptr<Message>& message);
   std::shared_ptr<Arena> take_arena();
   /// For a message of one frame: the same for all of a turn, up to a size.
@@ -143,20 +149,20 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::int64_t since_ns_;
   LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;
-  std::uint64_t number_ = 0;                         ///< trace::connection
+  std::uint64_t number_ = 0;  ///< trace::connection
 
-  std::shared_ptr<Message> message_;                 ///< whose frames are coming in
-  std::shared_ptr<Message> spare_;                   ///< one that was dealt with in this thread, to be used again
+  std::shared_ptr<Message> message_;  ///< whose frames are coming in
+  std::shared_ptr<Message> spare_;    ///< one that was dealt with in this thread, to be used again
   struct Job {
     std::shared_ptr<Message> message;
     std::unique_ptr<Message::Held> frame;
     Position position;
   };
-  std::deque<Job> jobs_;                             ///< reads that wait for the client to take what was read before
-  std::array<unsigned, role_count> lane_tasks_{};    ///< queued in each lane
+  std::deque<Job> jobs_;                           ///< reads that wait for the client to take what was read before
+  std::array<unsigned, role_count> lane_tasks_{};  ///< queued in each lane
   unsigned queued_ = 0;
   std::size_t queued_bytes_ = 0;
-  std::vector<std::uint64_t> pings_;                 ///< to be answered when the queue is empty
+  std::vector<std::uint64_t> pings_;  ///< to be answered when the queue is empty
   std::uint32_t lost_ = 0;
   Scratch scratch_;
   std::vector<wire::Record> records_;

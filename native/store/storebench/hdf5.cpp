@@ -18,14 +18,16 @@ namespace sonde::store::bench {
 /// By name, as the headers declare them. The two that are variables have their values only after `open`.
 struct Hdf5::Calls {
 #define SONDE_CALL(name) decltype(&::name) name = nullptr;
-#define SONDE_CALLS                                                                                                            \
-  SONDE_CALL(H5open) SONDE_CALL(H5close) SONDE_CALL(H5dont_atexit) SONDE_CALL(H5get_libversion) SONDE_CALL(H5PLprepend)         \
-  SONDE_CALL(H5VLregister_connector_by_name) SONDE_CALL(H5VLconnector_str_to_info) SONDE_CALL(H5VLfree_connector_info)          \
-  SONDE_CALL(H5Eset_auto2) SONDE_CALL(H5Ewalk2) SONDE_CALL(H5Pcreate) SONDE_CALL(H5Pset_vol) SONDE_CALL(H5Pclose)               \
-  SONDE_CALL(H5Fcreate) SONDE_CALL(H5Fopen) SONDE_CALL(H5Fflush) SONDE_CALL(H5Fclose) SONDE_CALL(H5Fdelete)                     \
-  SONDE_CALL(H5Screate_simple) SONDE_CALL(H5Sclose)                                                                            \
-  SONDE_CALL(H5Dcreate2) SONDE_CALL(H5Dopen2) SONDE_CALL(H5Dwrite) SONDE_CALL(H5Dread) SONDE_CALL(H5Dclose)                     \
+  // clang-format off: it takes the list for one long expression
+#define SONDE_CALLS \
+  SONDE_CALL(H5open) SONDE_CALL(H5close) SONDE_CALL(H5dont_atexit) SONDE_CALL(H5get_libversion) \
+  SONDE_CALL(H5PLprepend) SONDE_CALL(H5VLregister_connector_by_name) SONDE_CALL(H5VLconnector_str_to_info) \
+  SONDE_CALL(H5VLfree_connector_info) SONDE_CALL(H5Eset_auto2) SONDE_CALL(H5Ewalk2) SONDE_CALL(H5Pcreate) \
+  SONDE_CALL(H5Pset_vol) SONDE_CALL(H5Pclose) SONDE_CALL(H5Fcreate) SONDE_CALL(H5Fopen) SONDE_CALL(H5Fflush) \
+  SONDE_CALL(H5Fclose) SONDE_CALL(H5Fdelete) SONDE_CALL(H5Screate_simple) SONDE_CALL(H5Sclose) \
+  SONDE_CALL(H5Dcreate2) SONDE_CALL(H5Dopen2) SONDE_CALL(H5Dwrite) SONDE_CALL(H5Dread) SONDE_CALL(H5Dclose) \
   SONDE_CALL(H5Acreate2) SONDE_CALL(H5Aopen) SONDE_CALL(H5Awrite) SONDE_CALL(H5Aread) SONDE_CALL(H5Aclose)
+  // clang-format on
   SONDE_CALLS
 #undef SONDE_CALL
   hid_t file_access_class = H5I_INVALID_HID, byte_type = H5I_INVALID_HID;
@@ -38,7 +40,10 @@ Hdf5::~Hdf5() {
 }
 
 Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::string& plugins) {
-  const auto none = [](const std::string& why) { return Error{"store.no_hdf5", why, "install an h5py whose HDF5 the connector was built for: pip install 'h5py>=3.16'"}; };
+  const auto none = [](const std::string& why) {
+    return Error{"store.no_hdf5", why,
+                 "install an h5py whose HDF5 the connector was built for: pip install 'h5py>=3.16'"};
+  };
   std::unique_ptr<Hdf5> made(new Hdf5);
   Calls& calls = *made->calls_;
   // For all to see: the connector finds its references to HDF5 here.
@@ -53,19 +58,25 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   const auto* const byte = static_cast<const hid_t*>(::dlsym(handle, "H5T_NATIVE_UINT8_g"));
   if (!missing.empty() || !file_access || !byte) {
     calls.H5close = nullptr;
-    return none(library + " is no HDF5 1.14 or later: it has no " + (missing.empty() ? "file access properties" : missing));
+    return none(library + " is no HDF5 1.14 or later: it has no " +
+                (missing.empty() ? "file access properties" : missing));
   }
   unsigned version[3] = {};
-  if (calls.H5dont_atexit() < 0 || calls.H5open() < 0 || calls.H5get_libversion(&version[0], &version[1], &version[2]) < 0) return none(library + " cannot be used: it does not start");
+  if (calls.H5dont_atexit() < 0 || calls.H5open() < 0 ||
+      calls.H5get_libversion(&version[0], &version[1], &version[2]) < 0)
+    return none(library + " cannot be used: it does not start");
   made->version_ = std::to_string(version[0]) + '.' + std::to_string(version[1]) + '.' + std::to_string(version[2]);
   // HDF5 2.0 ends in a crash when it cannot load a connector: asked before.
-  const std::string connector = plugins + "/connector/sonde-h5-" + std::to_string(version[0]) + '.' + std::to_string(version[1]) + ".so";
+  const std::string connector =
+      plugins + "/connector/sonde-h5-" + std::to_string(version[0]) + '.' + std::to_string(version[1]) + ".so";
   if (::access(connector.c_str(), F_OK) != 0) return none("this build has no connector for HDF5 " + made->version_);
-  if (!::dlopen(connector.c_str(), RTLD_NOW | RTLD_LOCAL)) return none("the connector for HDF5 " + made->version_ + " does not load: " + ::dlerror());
+  if (!::dlopen(connector.c_str(), RTLD_NOW | RTLD_LOCAL))
+    return none("the connector for HDF5 " + made->version_ + " does not load: " + ::dlerror());
   calls.file_access_class = *file_access;
   calls.byte_type = *byte;
   calls.H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (calls.H5PLprepend(plugins.c_str()) < 0 || (made->connector_ = calls.H5VLregister_connector_by_name("sonde", H5P_DEFAULT)) < 0)
+  if (calls.H5PLprepend(plugins.c_str()) < 0 ||
+      (made->connector_ = calls.H5VLregister_connector_by_name("sonde", H5P_DEFAULT)) < 0)
     return none("HDF5 " + made->version_ + " does not take the connector: " + made->failed("loading it").what);
   return made;
 }
@@ -84,7 +95,8 @@ Error Hdf5::failed(const std::string& doing) const {
 }
 
 Result<std::string> connector_settings(const Config& config, Safety safety) {
-  std::string text = "flush=" + std::string(safety == Safety::storage ? "storage" : "network") + ";transport=" + config.transport + ";servers=";
+  std::string text = "flush=" + std::string(safety == Safety::storage ? "storage" : "network") +
+                     ";transport=" + config.transport + ";servers=";
   for (const auto& server : config.servers) text += server + ',';
   text += ";connections=" + std::to_string(config.connections) + ";checksum=" + (config.checksum ? "yes;" : "no;");
   char timeout[48];
@@ -96,7 +108,10 @@ Result<std::string> connector_settings(const Config& config, Safety safety) {
   if (!config.auth.empty()) text += "auth=" + config.auth + ';';
   if (config.token_file.empty()) return text;
   if (config.token_file.find_first_of("; ") != std::string::npos)
-    return Error{"store.bad_option", "the token file '" + config.token_file + "' has a ';' or a blank in its name, which the settings of the HDF5 connector cannot hold", "rename it"};
+    return Error{"store.bad_option",
+                 "the token file '" + config.token_file +
+                     "' has a ';' or a blank in its name, which the settings of the HDF5 connector cannot hold",
+                 "rename it"};
   return text + "token=" + config.token_file + ';';
 }
 
@@ -131,13 +146,21 @@ class Id {
 class Hdf5Load final : public Load {
  public:
   Hdf5Load(const Case& what, const Hdf5& hdf5, std::string settings, std::string name, MutableBytes memory)
-      : what_(what), hdf5_(hdf5), call_(hdf5.calls()), settings_(std::move(settings)), name_(std::move(name)), memory_(memory.first(memory_of(what))),
-        writes_(what.operation == "write"), datasets_(what.client == "dataset") {}
+      : what_(what),
+        hdf5_(hdf5),
+        call_(hdf5.calls()),
+        settings_(std::move(settings)),
+        name_(std::move(name)),
+        memory_(memory.first(memory_of(what))),
+        writes_(what.operation == "write"),
+        datasets_(what.client == "dataset") {}
 
   Result<void> prepare(bool fill) override {
     access_ = {call_.H5Pcreate(call_.file_access_class), call_.H5Pclose};
     void* info = nullptr;
-    if (access_ < 0 || call_.H5VLconnector_str_to_info(settings_.c_str(), hdf5_.connector(), &info) < 0 || call_.H5Pset_vol(access_, hdf5_.connector(), info) < 0) return failed("choosing the connector");
+    if (access_ < 0 || call_.H5VLconnector_str_to_info(settings_.c_str(), hdf5_.connector(), &info) < 0 ||
+        call_.H5Pset_vol(access_, hdf5_.connector(), info) < 0)
+      return failed("choosing the connector");
     call_.H5VLfree_connector_info(hdf5_.connector(), info);
     const hsize_t extent = what_.bytes;
     space_ = {call_.H5Screate_simple(1, &extent, nullptr), call_.H5Sclose};
@@ -150,11 +173,12 @@ class Hdf5Load final : public Load {
     return file_.close() ? Result<void>() : failed("closing the file");
   }
 
-  /// Written are new names, into a file that is made anew before it grows large; read is from a file that was just opened, so that
-  /// everything comes from the server.
+  /// Written are new names, into a file that is made anew before it grows large; read is from a file that was just
+  /// opened, so that everything comes from the server.
   Result<void> ready() override {
     if (writes_) {
-      const bool room = (next_ + what_.batch) * what_.bytes <= file_bytes_max && next_ + what_.batch <= file_objects_max;
+      const bool room =
+          (next_ + what_.batch) * what_.bytes <= file_bytes_max && next_ + what_.batch <= file_objects_max;
       return next_ == 0 || room ? Result<void>() : make_file();
     }
     if (!file_.close()) return failed("closing the file");
@@ -195,8 +219,10 @@ class Hdf5Load final : public Load {
 
   bool write(std::size_t k) {
     if (datasets_) {
-      Id made(call_.H5Dcreate2(file_, name_of(k), call_.byte_type, space_, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), call_.H5Dclose);
-      return made >= 0 && call_.H5Dwrite(made, call_.byte_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, room(k)) >= 0 && made.close();
+      Id made(call_.H5Dcreate2(file_, name_of(k), call_.byte_type, space_, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+              call_.H5Dclose);
+      return made >= 0 && call_.H5Dwrite(made, call_.byte_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, room(k)) >= 0 &&
+             made.close();
     }
     Id made(call_.H5Acreate2(file_, name_of(k), call_.byte_type, space_, H5P_DEFAULT, H5P_DEFAULT), call_.H5Aclose);
     return made >= 0 && call_.H5Awrite(made, call_.byte_type, room(k)) >= 0 && made.close();
@@ -205,7 +231,8 @@ class Hdf5Load final : public Load {
   bool read(std::size_t k) {
     if (datasets_) {
       Id there(call_.H5Dopen2(file_, name_of(k), H5P_DEFAULT), call_.H5Dclose);
-      return there >= 0 && call_.H5Dread(there, call_.byte_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, room(k)) >= 0 && there.close();
+      return there >= 0 && call_.H5Dread(there, call_.byte_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, room(k)) >= 0 &&
+             there.close();
     }
     Id there(call_.H5Aopen(file_, name_of(k), H5P_DEFAULT), call_.H5Aclose);
     return there >= 0 && call_.H5Aread(there, call_.byte_type, room(k)) >= 0 && there.close();
@@ -224,8 +251,10 @@ class Hdf5Load final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> make_hdf5_load(const Case& what, const Hdf5& hdf5, std::string settings, std::string own, std::string shared, MutableBytes memory) {
-  return std::make_unique<Hdf5Load>(what, hdf5, std::move(settings), what.operation == "write" ? std::move(own) : std::move(shared), memory);
+std::unique_ptr<Load> make_hdf5_load(const Case& what, const Hdf5& hdf5, std::string settings, std::string own,
+                                     std::string shared, MutableBytes memory) {
+  return std::make_unique<Hdf5Load>(what, hdf5, std::move(settings),
+                                    what.operation == "write" ? std::move(own) : std::move(shared), memory);
 }
 
 }  // namespace sonde::store::bench

@@ -1,6 +1,6 @@
 #pragma once
-/// HDF5 files in the store as a C program has them: datasets and attributes through the connector. libhdf5 is not linked: it is the
-/// one that h5py brings, loaded when a case needs it. Owner-thread.
+/// HDF5 files in the store as a C program has them: datasets and attributes through the connector. libhdf5 is not
+/// linked: it is the one that h5py brings, loaded when a case needs it. Owner-thread.
 
 #include <memory>
 #include <string>
@@ -35,11 +35,12 @@ class Hdf5 {
 /// Is it a case for make_hdf5_load?
 inline bool is_hdf5(const Case& what) { return what.client == "dataset" || what.client == "attribute"; }
 
-/// The connector's settings for what `config` says; of H5Fflush: until `safety`. Error: store.bad_option, a value that they cannot
-/// hold.
+/// The connector's settings for what `config` says; of H5Fflush: until `safety`. Error: store.bad_option, a value that
+/// they cannot hold.
 Result<std::string> connector_settings(const Config& config, Safety safety);
 
 /// One file of its own for writing; for reading one that all variants share, `shared`.
-std::unique_ptr<Load> make_hdf5_load(const Case& what, const Hdf5& hdf5, std::string settings, std::string own, std::string shared, MutableBytes memory);
+std::unique_ptr<Load> make_hdf5_load(const Case& what, const Hdf5& hdf5, std::string settings, std::string own,
+                                     std::string shared, MutableBytes memory);
 
 }  // namespace sonde::store::bench

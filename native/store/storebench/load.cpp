@@ -20,12 +20,14 @@ struct Known {
   const char* name;
   bool reads;
 };
-constexpr Known known[] = {{"object.write", false}, {"object.read", true},   {"striped.write", false}, {"striped.read", true},    {"item.write", false},
-                           {"item.read", true},     {"kv.put", false},       {"kv.get", true},         {"db.insert", false},      {"db.query", true},
-                           {"db.update", false},    {"dataset.write", false}, {"dataset.read", true},   {"attribute.write", false}, {"attribute.read", true}};
-constexpr std::size_t row_bytes_min = 64;                                     ///< its typed fields, and some data
+constexpr Known known[] = {{"object.write", false}, {"object.read", true},      {"striped.write", false},
+                           {"striped.read", true},  {"item.write", false},      {"item.read", true},
+                           {"kv.put", false},       {"kv.get", true},           {"db.insert", false},
+                           {"db.query", true},      {"db.update", false},       {"dataset.write", false},
+                           {"dataset.read", true},  {"attribute.write", false}, {"attribute.read", true}};
+constexpr std::size_t row_bytes_min = 64;                                    ///< its typed fields, and some data
 constexpr std::size_t table_rows_max = 20'000, table_bytes_max = 32u << 20;  ///< then it is emptied
-constexpr std::size_t table_rows_min = 1000;                                  ///< where rows are looked for
+constexpr std::size_t table_rows_min = 1000;                                 ///< where rows are looked for
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -44,14 +46,20 @@ bool to_number(std::string_view text, std::size_t& out) {
 
 Error operation_failed(const Case& what, const Batch& batch) {
   for (std::size_t k = 0; k < batch.size(); ++k)
-    if (batch[k].status != Status::ok) return {"store." + std::string(name_of(batch[k].status)), what.text() + ": an operation failed: " + explain(batch[k]), "see the server's status"};
+    if (batch[k].status != Status::ok)
+      return {"store." + std::string(name_of(batch[k].status)),
+              what.text() + ": an operation failed: " + explain(batch[k]), "see the server's status"};
   return {"store.failed", what.text() + ": an operation failed", "see the server's status"};
 }
 
 class StoreLoad : public Load {
  public:
   StoreLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
-      : what_(what), client_(client), space_(std::move(space)), safety_(safety), memory_(memory.first(memory_of(what))) {
+      : what_(what),
+        client_(client),
+        space_(std::move(space)),
+        safety_(safety),
+        memory_(memory.first(memory_of(what))) {
     for (std::size_t k = 0; k < what_.depth; ++k) batches_.push_back(client_.batch(safety_));
   }
 
@@ -79,7 +87,9 @@ class StoreLoad : public Load {
   virtual void add_operations(Batch& b) = 0;
   /// What a client does with its answers.
   virtual Result<void> take(Batch&) { return {}; }
-  MutableBytes room(std::size_t k) const { return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes); }
+  MutableBytes room(std::size_t k) const {
+    return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes);
+  }
   Bytes piece(std::size_t k) const { return room(k); }
   Result<void> all_done(Batch& b) const {
     if (auto ok = b.run(); !ok) return ok;
@@ -112,10 +122,8 @@ class ObjectLoad final : public StoreLoad {
  private:
   void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
-      if (what_.operation == "write")
-        b.write(space_, "o", k * what_.bytes, piece(k));
-      else
-        b.read(space_, "o", k * what_.bytes, room(k));
+      if (what_.operation == "write") b.write(space_, "o", k * what_.bytes, piece(k));
+      else b.read(space_, "o", k * what_.bytes, room(k));
   }
 };
 
@@ -142,26 +150,23 @@ class StripedLoad final : public StoreLoad {
     return all_done(b);
   }
   void clean() override {
-    if (what_.client == "item")
-      (void)!Item::remove(client_, space_, "i");
-    else if (object_)
-      (void)!object_->remove();
+    if (what_.client == "item") (void)!Item::remove(client_, space_, "i");
+    else if (object_) (void)!object_->remove();
   }
 
  private:
   void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
-      if (what_.operation == "write")
-        object_->write(b, k * what_.bytes, piece(k));
-      else
-        object_->read(b, k * what_.bytes, room(k));
+      if (what_.operation == "write") object_->write(b, k * what_.bytes, piece(k));
+      else object_->read(b, k * what_.bytes, room(k));
   }
   std::optional<Striped> object_;
 };
 
 class KvLoad final : public StoreLoad {
  public:
-  KvLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory) : StoreLoad(what, client, std::move(space), safety, memory) {
+  KvLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
+      : StoreLoad(what, client, std::move(space), safety, memory) {
     char name[32];
     for (std::size_t k = 0; k < what_.batch * what_.depth; ++k) {
       std::snprintf(name, sizeof name, "key%08zu", k);
@@ -184,22 +189,25 @@ class KvLoad final : public StoreLoad {
   void add_operations(Batch& b) override {
     const std::size_t first = static_cast<std::size_t>(&b - batches_.data()) * what_.batch;
     for (std::size_t k = 0; k < what_.batch; ++k)
-      if (what_.operation == "put")
-        b.put(space_, keys_[first + k], piece(k));
-      else
-        b.get(space_, keys_[first + k], room(k));
+      if (what_.operation == "put") b.put(space_, keys_[first + k], piece(k));
+      else b.get(space_, keys_[first + k], room(k));
   }
   std::vector<std::string> keys_;
 };
 
-/// Rows of a text, two numbers and a blob; found by one of the numbers, which is indexed. Encoding rows and decoding answers is a
-/// client's work, and measured.
+/// Rows of a text, two numbers and a blob; found by one of the numbers, which is indexed. Encoding rows and decoding
+/// answers is a client's work, and measured.
 class DbLoad final : public StoreLoad {
  public:
   DbLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
-      : StoreLoad(what, client, std::move(space), safety, memory), per_iteration_(what.batch * what.depth),
-        rows_(std::max(per_iteration_, std::min(table_rows_min, std::max<std::size_t>(1, table_bytes_max / what.bytes)))), encoded_(per_iteration_) {
-    const db::Schema schema{{{"name", db::Type::text}, {"step", db::Type::int64}, {"value", db::Type::float64}, {"data", db::Type::blob}}, {{{1}, false}}};
+      : StoreLoad(what, client, std::move(space), safety, memory),
+        per_iteration_(what.batch * what.depth),
+        rows_(
+            std::max(per_iteration_, std::min(table_rows_min, std::max<std::size_t>(1, table_bytes_max / what.bytes)))),
+        encoded_(per_iteration_) {
+    const db::Schema schema{
+        {{"name", db::Type::text}, {"step", db::Type::int64}, {"value", db::Type::float64}, {"data", db::Type::blob}},
+        {{{1}, false}}};
     schema_ = db::encode(schema);
   }
 
@@ -220,7 +228,9 @@ class DbLoad final : public StoreLoad {
 
   /// A table that only grows would be another one at the end than at the beginning.
   Result<void> ready() override {
-    if (what_.operation != "insert" || next_ == 0 || (next_ + per_iteration_ <= table_rows_max && (next_ + per_iteration_) * what_.bytes <= table_bytes_max)) return {};
+    if (what_.operation != "insert" || next_ == 0 ||
+        (next_ + per_iteration_ <= table_rows_max && (next_ + per_iteration_) * what_.bytes <= table_bytes_max))
+      return {};
     next_ = 0;
     Batch b = client_.batch();
     b.add(operation(Code::db_undefine, {}));
@@ -263,7 +273,10 @@ class DbLoad final : public StoreLoad {
         if (!answer) return answer.error();
         rows = (*answer).rows.size();
       }
-      if (rows != 1) return Error{"store.failed", what_.text() + ": an operation found " + std::to_string(rows) + " rows instead of one", "does the server keep its tables? see its status"};
+      if (rows != 1)
+        return Error{"store.failed",
+                     what_.text() + ": an operation found " + std::to_string(rows) + " rows instead of one",
+                     "does the server keep its tables? see its status"};
     }
     return {};
   }
@@ -278,10 +291,12 @@ class DbLoad final : public StoreLoad {
   db::Blob row(std::size_t n) const {
     char name[24];
     std::snprintf(name, sizeof name, "row%08zu", n % 100'000'000);
-    return db::encode(db::Rows{{"name", "step", "value", "data"}, {{std::string(name), static_cast<std::int64_t>(n), static_cast<double>(n), data(n)}}});
+    return db::encode(db::Rows{{"name", "step", "value", "data"},
+                               {{std::string(name), static_cast<std::int64_t>(n), static_cast<double>(n), data(n)}}});
   }
 
-  static constexpr std::size_t row_overhead = (5 + 11) + 9 + 9 + 5;  ///< of the values but for the blob's bytes, as db.hpp encodes them
+  static constexpr std::size_t row_overhead =
+      (5 + 11) + 9 + 9 + 5;  ///< of the values but for the blob's bytes, as db.hpp encodes them
   static_assert(row_overhead < row_bytes_min);
   std::size_t per_iteration_, rows_, next_ = 0;
   db::Blob schema_;
@@ -292,7 +307,8 @@ constexpr std::size_t answer_bytes = 96;  ///< a request or an answer without da
 
 class RawLoad final : public Load {
  public:
-  RawLoad(const Case& what, RawPeer& peer, MutableBytes memory) : what_(what), peer_(peer), memory_(memory.first(std::max<std::size_t>(memory_of(what), answer_bytes))) {}
+  RawLoad(const Case& what, RawPeer& peer, MutableBytes memory)
+      : what_(what), peer_(peer), memory_(memory.first(std::max<std::size_t>(memory_of(what), answer_bytes))) {}
   Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
     s = {not_told, not_told, not_told};
@@ -311,13 +327,17 @@ class RawLoad final : public Load {
 
 }  // namespace
 
-std::string Case::text() const { return client + '.' + operation + ':' + std::to_string(bytes) + ':' + std::to_string(batch) + ':' + std::to_string(depth); }
+std::string Case::text() const {
+  return client + '.' + operation + ':' + std::to_string(bytes) + ':' + std::to_string(batch) + ':' +
+         std::to_string(depth);
+}
 
 Result<Case> Case::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     std::string names;
     for (const auto& k : known) names += (names.empty() ? "" : ", ") + std::string(k.name);
-    return Error{"store.bad_case", "'" + std::string(text) + "' is no case: " + why, "write OPERATION:BYTES:BATCH:DEPTH, as object.write:4096:1:1; operations: " + names};
+    return Error{"store.bad_case", "'" + std::string(text) + "' is no case: " + why,
+                 "write OPERATION:BYTES:BATCH:DEPTH, as object.write:4096:1:1; operations: " + names};
   };
   const auto parts = split(text, ':');
   if (parts.size() != 4) return bad("it has not four parts");
@@ -329,21 +349,28 @@ Result<Case> Case::parse(std::string_view text) {
   c.client = names[0];
   c.operation = names[1];
   if (!to_number(parts[1], c.bytes) || c.bytes < 1 || c.bytes > (1u << 30)) return bad("bytes are from 1 to 1 GiB");
-  if (!to_number(parts[2], c.batch) || c.batch < 1 || c.batch > 100'000) return bad("a batch has from 1 to 100000 operations");
-  if (!to_number(parts[3], c.depth) || c.depth < 1 || c.depth > 1024) return bad("from 1 to 1024 batches may be under way");
+  if (!to_number(parts[2], c.batch) || c.batch < 1 || c.batch > 100'000)
+    return bad("a batch has from 1 to 100000 operations");
+  if (!to_number(parts[3], c.depth) || c.depth < 1 || c.depth > 1024)
+    return bad("from 1 to 1024 batches may be under way");
   const bool atomic = c.client == "kv" || c.client == "db";
   if (atomic && c.bytes > limit::value_bytes) return bad("a value has at most " + format_size(limit::value_bytes));
-  if (atomic && c.bytes * c.batch > limit::atomic_batch_bytes / 2) return bad("a batch of keys or rows has at most " + format_size(limit::atomic_batch_bytes / 2));
+  if (atomic && c.bytes * c.batch > limit::atomic_batch_bytes / 2)
+    return bad("a batch of keys or rows has at most " + format_size(limit::atomic_batch_bytes / 2));
   if (c.client == "db" && c.bytes < row_bytes_min) return bad("a row has at least " + format_size(row_bytes_min));
-  if (c.client == "attribute" && c.bytes > limit::value_bytes / 2) return bad("an attribute has at most " + format_size(limit::value_bytes / 2));
-  if ((c.client == "attribute" || c.client == "dataset") && c.depth > 1) return bad("HDF5 has one operation under way at once");
+  if (c.client == "attribute" && c.bytes > limit::value_bytes / 2)
+    return bad("an attribute has at most " + format_size(limit::value_bytes / 2));
+  if ((c.client == "attribute" || c.client == "dataset") && c.depth > 1)
+    return bad("HDF5 has one operation under way at once");
   return c;
 }
 
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
-                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head][,clients=object+kv][,without=CASE+CASE]"};
+                 "write "
+                 "NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,"
+                 "checksum=head][,clients=object+kv][,without=CASE+CASE]"};
   };
   Variant v;
   const std::size_t eq = text.find('=');
@@ -355,15 +382,12 @@ Result<Variant> Variant::parse(std::string_view text) {
       continue;
     }
     const std::size_t at = word.find('=');
-    const std::string_view name = word.substr(0, at), value = at == std::string_view::npos ? std::string_view{} : word.substr(at + 1);
-    if (name == "checksum" && (value == "all" || value == "head"))
-      v.checksum = value == "all";
-    else if (name == "clients" && !value.empty())
-      v.clients = value;
-    else if (name == "without" && !value.empty())
-      v.without = value;
-    else if (!set_link_option(v.link, name, value))
-      return bad("'" + std::string(word) + "' is not known there");
+    const std::string_view name = word.substr(0, at),
+                           value = at == std::string_view::npos ? std::string_view{} : word.substr(at + 1);
+    if (name == "checksum" && (value == "all" || value == "head")) v.checksum = value == "all";
+    else if (name == "clients" && !value.empty()) v.clients = value;
+    else if (name == "without" && !value.empty()) v.without = value;
+    else if (!set_link_option(v.link, name, value)) return bad("'" + std::string(word) + "' is not known there");
   }
   if (v.name.empty() || v.transport.empty()) return bad("a name and a transport are needed");
   if (v.raw() && v.transport != "raw-tcp" && v.transport != "raw-ofi") return bad("raw limits are raw-tcp and raw-ofi");
@@ -373,25 +397,28 @@ Result<Variant> Variant::parse(std::string_view text) {
 bool Variant::takes(const Case& what) const {
   // HDF5 has calls, not messages: of a bare way nobody can say which bytes they would be.
   if (raw() && (what.client == "dataset" || what.client == "attribute")) return false;
-  const auto in = [](const std::string& list, const std::string& word) { return ('+' + list + '+').find('+' + word + '+') != std::string::npos; };
+  const auto in = [](const std::string& list, const std::string& word) {
+    return ('+' + list + '+').find('+' + word + '+') != std::string::npos;
+  };
   return (clients.empty() || in(clients, what.client)) && !in(without, what.text());
 }
 
-std::size_t memory_of(const Case& what) { return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes; }
+std::size_t memory_of(const Case& what) {
+  return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes;
+}
 
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory) {
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety,
+                                        MutableBytes memory) {
   std::unique_ptr<Load> load;
-  if (what.client == "object")
-    load = std::make_unique<ObjectLoad>(what, client, space, safety, memory);
-  else if (what.client == "kv")
-    load = std::make_unique<KvLoad>(what, client, space, safety, memory);
-  else if (what.client == "db")
-    load = std::make_unique<DbLoad>(what, client, space, safety, memory);
-  else
-    load = std::make_unique<StripedLoad>(what, client, space, safety, memory);
+  if (what.client == "object") load = std::make_unique<ObjectLoad>(what, client, space, safety, memory);
+  else if (what.client == "kv") load = std::make_unique<KvLoad>(what, client, space, safety, memory);
+  else if (what.client == "db") load = std::make_unique<DbLoad>(what, client, space, safety, memory);
+  else load = std::make_unique<StripedLoad>(what, client, space, safety, memory);
   return load;
 }
 
-std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory) { return std::make_unique<RawLoad>(what, peer, memory); }
+std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory) {
+  return std::make_unique<RawLoad>(what, peer, memory);
+}
 
 }  // namespace sonde::store::bench

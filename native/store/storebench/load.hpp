@@ -1,5 +1,6 @@
 #pragma once
-/// What is measured: one operation of one client, of one size, in batches of a length, so many of them under way. Owner-thread.
+/// What is measured: one operation of one client, of one size, in batches of a length, so many of them under way.
+/// Owner-thread.
 
 #include <memory>
 #include <string>
@@ -53,9 +54,10 @@ class Load {
 /// Memory that a case wants: its data once, of large batches a part that is used again and again.
 std::size_t memory_of(const Case& what);
 
-/// space: where this load may write; loads of the same case on other variants do so too, and find what the first one made.
-/// memory: memory_of(what) bytes or more, of which all loads may have the same, as they run one after the other.
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory);
+/// space: where this load may write; loads of the same case on other variants do so too, and find what the first one
+/// made. memory: memory_of(what) bytes or more, of which all loads may have the same, as they run one after the other.
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety,
+                                        MutableBytes memory);
 
 /// A process of its own that takes so many bytes and answers with so many: what a socket, or libfabric, can do alone.
 class RawPeer {
@@ -65,16 +67,18 @@ class RawPeer {
   /// libfabric, loaded with the module `ofi`. Errors: store.unknown_transport, there is no such module.
   static Result<std::unique_ptr<RawPeer>> start_ofi();
   virtual ~RawPeer() = default;
-  /// Before the first exchange. provider: of libfabric, empty chooses. memory: what all exchanges will use. Error: store.no_provider.
+  /// Before the first exchange. provider: of libfabric, empty chooses. memory: what all exchanges will use. Error:
+  /// store.no_provider.
   virtual Result<void> connect(const std::string& provider, MutableBytes memory) = 0;
-  /// Sends a request of `out` bytes and waits for an answer of `in`: from and into the client's memory, over and over where that is less.
+  /// Sends a request of `out` bytes and waits for an answer of `in`: from and into the client's memory, over and over
+  /// where that is less.
   virtual Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) = 0;
   virtual std::string provider() const = 0;
   virtual std::string detail() const = 0;
 };
 
-/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a way costs depends on
-/// whether its data is in a cache.
+/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a way costs
+/// depends on whether its data is in a cache.
 std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory);
 
 }  // namespace sonde::store::bench

@@ -1,6 +1,7 @@
 // sonde-storebench: measures a storage service from one client: every case on every variant, interleaved.
 //
-// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the servers.
+// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the
+// servers.
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -40,10 +41,11 @@ struct Options {
 };
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
-void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
+void emit_error(const Error& e) {
+  emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint));
+}
 
-template <typename T>
-bool number(const std::string& text, T& out) {
+template <typename T> bool number(const std::string& text, T& out) {
   const auto [end, why] = std::from_chars(text.data(), text.data() + text.size(), out);
   return why == std::errc{} && end == text.data() + text.size();
 }
@@ -54,33 +56,61 @@ Result<Options> parse(const std::vector<std::string>& args) {
   using Take = std::function<bool(const std::string&)>;
   const auto into = [](auto& target) { return Take([&target](const std::string& v) { return number(v, target); }); };
   const std::map<std::string, Take> known{
-      {"--dir", [&](const std::string& v) { o.dir = v; return !v.empty(); }},
-      {"--server", [&](const std::string& v) { o.servers.push_back(v); return !v.empty(); }},
-      {"--auth", [&](const std::string& v) { o.auth = v; return true; }},
-      {"--token-file", [&](const std::string& v) { o.token_file = v; return true; }},
-      {"--hdf5", [&](const std::string& v) { o.hdf5 = v; return !v.empty(); }},
-      {"--module", [&](const std::string& v) {
+      {"--dir",
+       [&](const std::string& v) {
+         o.dir = v;
+         return !v.empty();
+       }},
+      {"--server",
+       [&](const std::string& v) {
+         o.servers.push_back(v);
+         return !v.empty();
+       }},
+      {"--auth",
+       [&](const std::string& v) {
+         o.auth = v;
+         return true;
+       }},
+      {"--token-file",
+       [&](const std::string& v) {
+         o.token_file = v;
+         return true;
+       }},
+      {"--hdf5",
+       [&](const std::string& v) {
+         o.hdf5 = v;
+         return !v.empty();
+       }},
+      {"--module",
+       [&](const std::string& v) {
          auto module = load_module(v);
          if (!module) deeper = module.error();
          return bool(module);
        }},
-      {"--variant", [&](const std::string& v) {
+      {"--variant",
+       [&](const std::string& v) {
          auto variant = Variant::parse(v);
          if (!variant) deeper = variant.error();
          if (variant) o.variants.push_back(*variant);
          return bool(variant);
        }},
-      {"--case", [&](const std::string& v) {
+      {"--case",
+       [&](const std::string& v) {
          auto what = Case::parse(v);
          if (!what) deeper = what.error();
          if (what) o.cases.push_back(*what);
          return bool(what);
        }},
-      {"--safety", [&](const std::string& v) {
+      {"--safety",
+       [&](const std::string& v) {
          o.safety = v == "storage" ? Safety::storage : Safety::network;
          return v == "storage" || v == "network";
        }},
-      {"--rule", [&](const std::string& v) { o.rule = v; return true; }},
+      {"--rule",
+       [&](const std::string& v) {
+         o.rule = v;
+         return true;
+       }},
       {"--seed", into(o.seed)},
       {"--cap", into(o.cap)},
       {"--cap-bytes", into(o.cap_bytes)},
@@ -94,12 +124,15 @@ Result<Options> parse(const std::vector<std::string>& args) {
     const auto it = known.find(args[k]);
     if (it == known.end() || k + 1 == args.size() || !it->second(args[k + 1])) {
       if (!deeper.code.empty()) return deeper;
-      return Error{"store.bad_option", "sonde-storebench does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
-                   "this program is started by `sonde store run`, which should be used instead"};
+      return Error{
+          "store.bad_option",
+          "sonde-storebench does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
+          "this program is started by `sonde store run`, which should be used instead"};
     }
   }
   if (o.dir.empty() || o.variants.empty() || o.cases.empty())
-    return Error{"store.bad_option", "sonde-storebench needs --dir, --variant and --case", "this program is started by `sonde store run`, which should be used instead"};
+    return Error{"store.bad_option", "sonde-storebench needs --dir, --variant and --case",
+                 "this program is started by `sonde store run`, which should be used instead"};
   if (o.epoch_length < 1 || o.epoch_length > 100000 || !(o.burst_s > 0) || !(o.budget_s >= 0))
     return Error{"store.bad_option", "epoch length must be 1 to 100000 samples, burst and budget positive times", ""};
   return o;
@@ -114,12 +147,12 @@ std::string plugin_folder() {
   return folder + "/../lib/hdf5";
 }
 
-/// A burst begins with so much that is not measured, of what is short. Connections adapt how they wait, and the kernel where they
-/// run, within about a millisecond.
+/// A burst begins with so much that is not measured, of what is short. Connections adapt how they wait, and the kernel
+/// where they run, within about a millisecond.
 constexpr double settle_s = 3e-3;
 
-/// One cell: a case on a variant. A variant that cannot be connected, or a case that fails, is told and left out: what the others
-/// are worth does not depend on it.
+/// One cell: a case on a variant. A variant that cannot be connected, or a case that fails, is told and left out: what
+/// the others are worth does not depend on it.
 class BenchProbe final : public Probe {
  public:
   /// peers: by variant; of those that are no raw limit nullptr.
@@ -132,7 +165,9 @@ class BenchProbe final : public Probe {
     ways_.resize(options_.variants.size());
     filled_.resize(options_.cases.size());
     if (std::any_of(options_.cases.begin(), options_.cases.end(), is_hdf5)) {
-      if (options_.hdf5.empty()) return Error{"store.bad_option", "cases of HDF5 need --hdf5", "this program is started by `sonde store run`, which should be used instead"};
+      if (options_.hdf5.empty())
+        return Error{"store.bad_option", "cases of HDF5 need --hdf5",
+                     "this program is started by `sonde store run`, which should be used instead"};
       auto hdf5 = Hdf5::open(options_.hdf5, plugin_folder());
       if (!hdf5) return hdf5.error();
       hdf5_ = std::move(*hdf5);
@@ -149,7 +184,8 @@ class BenchProbe final : public Probe {
         config.auth = options_.auth;
         config.token_file = options_.token_file;
         config.connections = 1;  // one client's one way to the server: what is compared
-        if (options_.budget_s > 0) config.timeout_s = std::clamp(options_.budget_s / 4, 2.0, 30.0);  // none may take all of the time
+        if (options_.budget_s > 0)
+          config.timeout_s = std::clamp(options_.budget_s / 4, 2.0, 30.0);  // none may take all of the time
         auto opened = Client::open(config);
         if (!opened) {
           absent(v, opened.error());
@@ -159,8 +195,11 @@ class BenchProbe final : public Probe {
         auto info = client->status();
         JsonLine line;
         line.add("event", "variant").add("name", v.name).add("transport", v.transport);
-        if (info && !info->empty()) ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, (*info)[0].link.provider, (*info)[0].link.detail};
-        if (info && !info->empty()) line.add("provider", (*info)[0].link.provider).add("detail", (*info)[0].link.detail);
+        if (info && !info->empty())
+          ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, (*info)[0].link.provider,
+                                                                            (*info)[0].link.detail};
+        if (info && !info->empty())
+          line.add("provider", (*info)[0].link.provider).add("detail", (*info)[0].link.detail);
         emit(line);
       } else {
         auto& peer = peers_[static_cast<std::size_t>(&v - options_.variants.data())];
@@ -169,7 +208,12 @@ class BenchProbe final : public Probe {
           continue;
         }
         ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, (*peer)->provider(), (*peer)->detail()};
-        emit(JsonLine().add("event", "variant").add("name", v.name).add("transport", v.transport).add("provider", (*peer)->provider()).add("detail", (*peer)->detail()));
+        emit(JsonLine()
+                 .add("event", "variant")
+                 .add("name", v.name)
+                 .add("transport", v.transport)
+                 .add("provider", (*peer)->provider())
+                 .add("detail", (*peer)->detail()));
       }
       const auto variant = static_cast<std::uint32_t>(&v - options_.variants.data());
       for (const auto& c : options_.cases) {
@@ -181,7 +225,8 @@ class BenchProbe final : public Probe {
           const auto settings = connector_settings(config, options_.safety);
           if (!settings) return settings.error();
           const std::string file = '/' + name;
-          load = make_hdf5_load(c, *hdf5_, *settings, file + '.' + std::to_string(variant) + ".h5", file + ".h5", memory_);
+          load =
+              make_hdf5_load(c, *hdf5_, *settings, file + '.' + std::to_string(variant) + ".h5", file + ".h5", memory_);
         } else if (client) {
           auto made = make_load(c, *client, name, options_.safety, memory_);
           if (!made) return made.error();
@@ -212,8 +257,8 @@ class BenchProbe final : public Probe {
 
   std::uint32_t steps() const override { return cells(); }
   std::uint32_t cells() const override { return static_cast<std::uint32_t>(cells_.size()); }
-  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken cell is none any
-  /// more, so that nothing waits for its rule.
+  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken cell is
+  /// none any more, so that nothing waits for its rule.
   void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
     for (std::uint32_t k = 0; k < cells_.size(); ++k)
       if (cells_[k].what == cells_[step].what && !cells_[k].broken) out.push_back(k);
@@ -241,8 +286,8 @@ class BenchProbe final : public Probe {
         break;
       }
       const std::int64_t end = now_ns();
-      // What comes first is for nothing, so that caches, connections, and the cores that both ends run on are as they will be. Of
-      // what takes longer than that only the very first, of the slowest not even this.
+      // What comes first is for nothing, so that caches, connections, and the cores that both ends run on are as they
+      // will be. Of what takes longer than that only the very first, of the slowest not even this.
       const double took_s = static_cast<double>(end - begin) * 1e-9, end_s = static_cast<double>(end) * 1e-9;
       settling = settling && took_s < settle_s && end_s - came_s < settle_s;
       if (const bool first = !std::exchange(cell.warm, true); settling || (first && took_s < options_.burst_s)) {
@@ -260,14 +305,16 @@ class BenchProbe final : public Probe {
     cell.spent_s += now_s() - came_s;
     if (!value_.empty()) out.push_back({step.cell, t0 - began_s_, value_, offset_});
     if (cell.broken && std::all_of(cells_.begin(), cells_.end(), [](const Cell& c) { return c.broken || !c.store; }))
-      return Error{"store.nothing_left", "every case failed on every variant", "see the warnings, and the server's log"};
+      return Error{"store.nothing_left", "every case failed on every variant",
+                   "see the warnings, and the server's log"};
     return {};
   }
 
   void record(const Step& step, const Burst& burst, Decision decision, void* out) const override {
     const Cell& cell = cells_[burst.cell];
     const auto n = static_cast<std::uint32_t>(burst.value.size());
-    const std::uint32_t head[6] = {n == 0 ? 1u : 0u, cell.variant, cell.what, step.epoch, n, static_cast<std::uint32_t>(decision)};
+    const std::uint32_t head[6] = {
+        n == 0 ? 1u : 0u, cell.variant, cell.what, step.epoch, n, static_cast<std::uint32_t>(decision)};
     const double mean = n ? 1.0 / n : 0;
     const double rest[4] = {burst.t0, sums_.serialise_s * mean, sums_.wait_s * mean, sums_.backend_s * mean};
     const std::size_t k = options_.epoch_length;
@@ -282,8 +329,10 @@ class BenchProbe final : public Probe {
   RecordSchema schema() const {
     const std::string k = std::to_string(options_.epoch_length);
     std::string fields = "[";
-    for (const char* name : {"kind", "variant", "case", "epoch", "n", "code"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
-    for (const char* name : {"t0", "serialise", "wait", "backend"}) fields += "[\"" + std::string(name) + "\",\"<f8\",[]],";
+    for (const char* name : {"kind", "variant", "case", "epoch", "n", "code"})
+      fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
+    for (const char* name : {"t0", "serialise", "wait", "backend"})
+      fields += "[\"" + std::string(name) + "\",\"<f8\",[]],";
     fields += R"(["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
     std::vector<std::string> variants, cases, providers, details;
     std::string connected = "[";
@@ -310,8 +359,8 @@ class BenchProbe final : public Probe {
     bool warm = false;
     double spent_s = 0;
   };
-  /// A variant that takes seconds for one iteration must not take the time of all others: beyond four times the mean it waits for
-  /// them. Whoever is below the mean is never held back, so that something is measured in every epoch.
+  /// A variant that takes seconds for one iteration must not take the time of all others: beyond four times the mean it
+  /// waits for them. Whoever is below the mean is never held back, so that something is measured in every epoch.
   bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
     double spent_s = 0;
     std::size_t active = 0;
@@ -328,17 +377,37 @@ class BenchProbe final : public Probe {
   void waiting() {
     if (now_s() - said_s_ < 0.2) return;
     said_s_ = now_s();
-    emit(JsonLine().add("event", "progress").add("done", 0).add("active", cells_.size()).add("steps", cells_.size()).add("decided", 0)
-             .add("cells", options_.variants.size() * options_.cases.size()).add("epoch", 0).add("samples", 0).add("elapsed_s", 0.0));
+    emit(JsonLine()
+             .add("event", "progress")
+             .add("done", 0)
+             .add("active", cells_.size())
+             .add("steps", cells_.size())
+             .add("decided", 0)
+             .add("cells", options_.variants.size() * options_.cases.size())
+             .add("epoch", 0)
+             .add("samples", 0)
+             .add("elapsed_s", 0.0));
   }
 
   static void absent(const Variant& v, const Error& e) {
-    emit(JsonLine().add("event", "warning").add("code", "store.variant_absent").add("variant", v.name).add("evidence", v.name + ": " + e.what).add("hint", e.hint));
+    emit(JsonLine()
+             .add("event", "warning")
+             .add("code", "store.variant_absent")
+             .add("variant", v.name)
+             .add("evidence", v.name + ": " + e.what)
+             .add("hint", e.hint));
   }
-  /// A server that is too slow: how long it is waited for follows from the time for all, which alone the user can raise.
+  /// A server that is too slow: how long it is waited for follows from the time for all, which alone the user can
+  /// raise.
   void failed(const Variant& v, const Case& c, const Error& e) const {
     const bool late = e.code == "store.timed_out" && options_.budget_s > 0;
-    emit(JsonLine().add("event", "warning").add("code", "store.case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", late ? "give a longer --budget: an answer is waited for a quarter of it, from 2 to 30 s" : e.hint));
+    emit(JsonLine()
+             .add("event", "warning")
+             .add("code", "store.case_failed")
+             .add("variant", v.name)
+             .add("evidence", v.name + ", " + c.text() + ": " + e.what)
+             .add("hint",
+                  late ? "give a longer --budget: an answer is waited for a quarter of it, from 2 to 30 s" : e.hint));
   }
 
   /// How a variant got through to the server.
@@ -370,8 +439,15 @@ int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>
     emit_error(rule.error());
     return 2;
   }
-  emit(JsonLine().add("event", "start").add("ranks", 1).add("mpi", "").add("mpi_version", "").add("oversubscribed", false).add("ranks_on_node", 1)
-           .add("clock_cost_s", clock_cost_s()).add("forwarding_ranks", 0));
+  emit(JsonLine()
+           .add("event", "start")
+           .add("ranks", 1)
+           .add("mpi", "")
+           .add("mpi_version", "")
+           .add("oversubscribed", false)
+           .add("ranks_on_node", 1)
+           .add("clock_cost_s", clock_cost_s())
+           .add("forwarding_ranks", 0));
   if (auto ok = probe.open(); !ok) {
     emit_error(ok.error());
     return 3;
@@ -382,7 +458,8 @@ int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>
     return 3;
   }
   const RecordSchema schema = probe.schema();
-  auto writer = RecordWriter::open(*sink, schema, std::max<std::size_t>(64, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
+  auto writer = RecordWriter::open(
+      *sink, schema, std::max<std::size_t>(64, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
   if (!writer) {
     emit_error(writer.error());
     return 3;
@@ -390,10 +467,19 @@ int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>
   control.leave_at_least(options.budget_s / 4);
   Solo team;
   const Stop stop = run(
-      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
+      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed,
+      [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
       [](const Progress& p) {
-        emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active).add("steps", p.steps).add("decided", p.cells_decided)
-                 .add("cells", p.cells).add("epoch", p.epoch).add("samples", p.samples).add("elapsed_s", p.elapsed_s));
+        emit(JsonLine()
+                 .add("event", "progress")
+                 .add("done", p.steps_done)
+                 .add("active", p.steps_active)
+                 .add("steps", p.steps)
+                 .add("decided", p.cells_decided)
+                 .add("cells", p.cells)
+                 .add("epoch", p.epoch)
+                 .add("samples", p.samples)
+                 .add("elapsed_s", p.elapsed_s));
       });
   probe.close();
   auto synced = sink->sync();
@@ -401,7 +487,12 @@ int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>
   if (stop.reason == StopReason::failed) emit_error(stop.error);
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
-  emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples).add("elapsed_s", stop.elapsed_s).add("dropped", stop.dropped)
+  emit(JsonLine()
+           .add("event", "end")
+           .add("stop_reason", to_string(stop.reason))
+           .add("samples", stop.samples)
+           .add("elapsed_s", stop.elapsed_s)
+           .add("dropped", stop.dropped)
            .add("peak_rss_kib", use.ru_maxrss));
   return synced && stop.reason != StopReason::failed ? 0 : 3;
 }
@@ -432,13 +523,15 @@ int main(int argc, char** argv) {
   }
   std::vector<Result<std::unique_ptr<RawPeer>>> peers;
   // Sockets first: libfabric may start threads, and after it no process should be made by fork().
-  for (const auto& v : options->variants) peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
+  for (const auto& v : options->variants)
+    peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
   for (const auto& v : options->variants)
     if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
-  // A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere. The end of input is
-  // acted upon between bursts: what was put on the user's servers is taken away before this program ends. A parent that
-  // lives and sends it means what it says. Which of the two it is shows a second later: the kernel sends the signal when
-  // the thread that started this process is gone, and the others of a process that was killed may not be gone yet.
+  // A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere.
+  // The end of input is acted upon between bursts: what was put on the user's servers is taken away before this program
+  // ends. A parent that lives and sends it means what it says. Which of the two it is shows a second later: the kernel
+  // sends the signal when the thread that started this process is gone, and the others of a process that was killed may
+  // not be gone yet.
   parent = ::getppid();
   struct sigaction told{};
   told.sa_flags = SA_RESTART;

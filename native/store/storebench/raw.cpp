@@ -121,7 +121,8 @@ class TcpPeer final : public RawPeer {
       }
       return true;
     };
-    if (!through(static_cast<std::size_t>(sent) - sizeof sizes, out, write_all) || !through(0, in, read_all)) return lost;
+    if (!through(static_cast<std::size_t>(sent) - sizeof sizes, out, write_all) || !through(0, in, read_all))
+      return lost;
     return {};
   }
 
@@ -132,7 +133,8 @@ class TcpPeer final : public RawPeer {
 
 class OfiPeer final : public RawPeer {
  public:
-  OfiPeer(pid_t pid, int control, ofi::RawBells& bells, const ofi::RawFabric& fabric) : child_(pid), control_(control), bells_(bells), fabric_(fabric) {}
+  OfiPeer(pid_t pid, int control, ofi::RawBells& bells, const ofi::RawFabric& fabric)
+      : child_(pid), control_(control), bells_(bells), fabric_(fabric) {}
   ~OfiPeer() override {
     end_.reset();
     ::munmap(&bells_, sizeof bells_);
@@ -145,8 +147,12 @@ class OfiPeer final : public RawPeer {
     return {};
   }
   std::string provider() const override { return end_->provider(); }
-  std::string detail() const override { return "libfabric alone, messages of " + format_size(end_->piece(), true) + ", no storage system"; }
-  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override { return end_->exchange(out, in, memory); }
+  std::string detail() const override {
+    return "libfabric alone, messages of " + format_size(end_->piece(), true) + ", no storage system";
+  }
+  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
+    return end_->exchange(out, in, memory);
+  }
 
  private:
   Child child_;
@@ -160,7 +166,8 @@ class OfiPeer final : public RawPeer {
 const ofi::RawFabric* load_fabric() {
   for (const auto& folder : module_folders())
     if (void* const module = ::dlopen((folder + "/sonde-store-ofi.so").c_str(), RTLD_NOW | RTLD_LOCAL))
-      if (const auto get = reinterpret_cast<const ofi::RawFabric* (*)()>(::dlsym(module, ofi::raw_fabric_symbol))) return get();
+      if (const auto get = reinterpret_cast<const ofi::RawFabric* (*)()>(::dlsym(module, ofi::raw_fabric_symbol)))
+        return get();
   return nullptr;
 }
 
@@ -184,8 +191,10 @@ Result<std::unique_ptr<RawPeer>> RawPeer::start_tcp() {
 
 Result<std::unique_ptr<RawPeer>> RawPeer::start_ofi() {
   const auto ends = PairControl::make_pair();
-  void* const shared = ::mmap(nullptr, sizeof(ofi::RawBells), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (ends.first < 0 || shared == MAP_FAILED) return Error{"store.failed", "no room for a process to measure libfabric with", ""};
+  void* const shared =
+      ::mmap(nullptr, sizeof(ofi::RawBells), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (ends.first < 0 || shared == MAP_FAILED)
+    return Error{"store.failed", "no room for a process to measure libfabric with", ""};
   auto& bells = *new (shared) ofi::RawBells{};
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -201,7 +210,8 @@ Result<std::unique_ptr<RawPeer>> RawPeer::start_ofi() {
     const Child gone(pid);
     ::close(ends.first);
     ::munmap(shared, sizeof(ofi::RawBells));
-    return Error{"store.unknown_transport", "this build has no libfabric to measure alone", "'sonde doctor' says what to install"};
+    return Error{"store.unknown_transport", "this build has no libfabric to measure alone",
+                 "'sonde doctor' says what to install"};
   }
   return std::unique_ptr<RawPeer>(std::make_unique<OfiPeer>(pid, ends.first, bells, *fabric));
 }

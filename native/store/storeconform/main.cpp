@@ -1,5 +1,6 @@
-// sonde-storeconform MODULE [--setting NAME=VALUE …]: holds the backends and transports of a module against what the interfaces
-// promise, and measures them. `sonde store conformance` starts it. Events on standard output, one JSON object a line.
+// sonde-storeconform MODULE [--setting NAME=VALUE …]: holds the backends and transports of a module against what the
+// interfaces promise, and measures them. `sonde store conformance` starts it. Events on standard output, one JSON
+// object a line.
 #include <ftw.h>
 #include <unistd.h>
 
@@ -37,7 +38,10 @@ struct Folder {
     if (!::mkdtemp(path.data())) path.clear();
   }
   ~Folder() {
-    if (!path.empty()) ::nftw(path.c_str(), [](const char* name, const struct stat*, int, FTW*) { return ::remove(name); }, 16, FTW_DEPTH | FTW_PHYS);
+    if (!path.empty())
+      ::nftw(
+          path.c_str(), [](const char* name, const struct stat*, int, FTW*) { return ::remove(name); }, 16,
+          FTW_DEPTH | FTW_PHYS);
   }
 };
 
@@ -45,12 +49,24 @@ struct Count {
   int passed = 0, failed = 0;
   void take(const std::string& subject, const conformance::Check& c) {
     ++(c.passed ? passed : failed);
-    emit(JsonLine().add("event", "check").add("subject", subject).add("name", c.name).add("passed", c.passed).add("message", c.message));
+    emit(JsonLine()
+             .add("event", "check")
+             .add("subject", subject)
+             .add("name", c.name)
+             .add("passed", c.passed)
+             .add("message", c.message));
   }
 };
 
-void rate(const std::string& subject, const char* what, std::size_t bytes, std::size_t batch, double operations, double elapsed_s) {
-  emit(JsonLine().add("event", "rate").add("subject", subject).add("what", what).add("bytes", bytes).add("batch", batch).add("ops_s", operations / elapsed_s));
+void rate(const std::string& subject, const char* what, std::size_t bytes, std::size_t batch, double operations,
+          double elapsed_s) {
+  emit(JsonLine()
+           .add("event", "rate")
+           .add("subject", subject)
+           .add("what", what)
+           .add("bytes", bytes)
+           .add("batch", batch)
+           .add("ops_s", operations / elapsed_s));
 }
 
 /// Operations/s of a backend by itself: no client, no wire.
@@ -67,11 +83,11 @@ void bench_backend(const std::string& subject, Role role, Backend& backend) {
         op.space = "bench";
         op.key = role == Role::data ? std::string_view(keys[0]) : std::string_view(keys[k]);
         op.offset = role == Role::data ? k * memory.size() : 0;
-        op.code = role == Role::data ? (writes ? Code::object_write : Code::object_read) : writes ? Code::kv_put : Code::kv_get;
-        if (writes)
-          op.data = memory;
-        else
-          op.into = memory, op.length = memory.size();
+        op.code = role == Role::data ? (writes ? Code::object_write : Code::object_read)
+                  : writes           ? Code::kv_put
+                                     : Code::kv_get;
+        if (writes) op.data = memory;
+        else op.into = memory, op.length = memory.size();
       }
       std::vector<Outcome> outcomes(batch);
       Arena arena;
@@ -99,7 +115,11 @@ void bench_transport(const std::string& subject, const std::string& name) {
     wanted.transport = transport;
     auto client = Client::open(wanted);
     if (!client) {
-      emit(JsonLine().add("event", "warning").add("code", "variant_absent").add("evidence", transport + ": " + client.error().what).add("hint", client.error().hint));
+      emit(JsonLine()
+               .add("event", "warning")
+               .add("code", "variant_absent")
+               .add("evidence", transport + ": " + client.error().what)
+               .add("hint", client.error().hint));
       continue;
     }
     std::vector<std::byte> memory(4u << 20, std::byte{7});
@@ -130,7 +150,10 @@ int main(int argc, char** argv) {
     const std::string_view word = argv[k], value = k + 1 < argc ? argv[k + 1] : "";
     const auto eq = value.find('=');
     if (word != "--setting" || eq == std::string_view::npos)
-      return fail({"store.usage", "sonde-storeconform does not understand '" + std::string(word) + ' ' + std::string(value) + "'", "write --setting NAME=VALUE"}, 2);
+      return fail({"store.usage",
+                   "sonde-storeconform does not understand '" + std::string(word) + ' ' + std::string(value) + "'",
+                   "write --setting NAME=VALUE"},
+                  2);
     given.emplace(value.substr(0, eq), value.substr(eq + 1));
   }
   auto module = load_module(argv[1]);
@@ -140,7 +163,9 @@ int main(int argc, char** argv) {
   for (const auto& entry : (*module)->transports) {
     const std::string subject = entry.name;
     emit(JsonLine().add("event", "subject").add("subject", subject).add("kind", "transport"));
-    for (const auto& check : conformance::check_transport([make = entry.make] { return std::shared_ptr<Transport>(make()); }, {})) count.take(subject, check);
+    for (const auto& check :
+         conformance::check_transport([make = entry.make] { return std::shared_ptr<Transport>(make()); }, {}))
+      count.take(subject, check);
   }
   for (const auto& entry : (*module)->backends)
     for (const Role role : {Role::data, Role::kv, Role::db}) {
@@ -165,6 +190,10 @@ int main(int argc, char** argv) {
       if (auto backend = entry.open(role, settings_in(fresh)); backend) bench_backend(subject, role, **backend);
     }
   for (const auto& entry : (*module)->transports) bench_transport(entry.name, entry.name);
-  emit(JsonLine().add("event", "end").add("module", (*module)->name).add("passed", count.passed).add("failed", count.failed));
+  emit(JsonLine()
+           .add("event", "end")
+           .add("module", (*module)->name)
+           .add("passed", count.passed)
+           .add("failed", count.failed));
   return count.failed ? 1 : 0;
 }

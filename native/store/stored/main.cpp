@@ -3,8 +3,8 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <string_view>
 
@@ -55,12 +55,17 @@ void tell(const Error& error) {
 
 int fail(const Error& error) {
   tell(error);
-  std::cout << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text() << std::endl;
-  return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" || error.code == "store.unknown_backend" ? 2 : 3;
+  std::cout
+      << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text()
+      << std::endl;
+  return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" ||
+                 error.code == "store.unknown_backend"
+             ? 2
+             : 3;
 }
 
-/// As many descriptors as the system lets this process have. The usual 1024 are for programs that use select(), which this does not;
-/// a connection takes one, over a fabric a dozen.
+/// As many descriptors as the system lets this process have. The usual 1024 are for programs that use select(), which
+/// this does not; a connection takes one, over a fabric a dozen.
 void raise_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -148,7 +153,8 @@ int main(int argc, char** argv) {
       config.link.spin_s = *spin;
     } else if (name == "--user" || name == "--threads" || name == "--connections" || name == "--frame-data") {
       if (!need()) return missing();
-      if (!number(value, n)) return fail(bad_usage(std::string(name) + " needs a number, not '" + std::string(value) + "'"));
+      if (!number(value, n))
+        return fail(bad_usage(std::string(name) + " needs a number, not '" + std::string(value) + "'"));
       if (name == "--user") config.users.push_back(static_cast<unsigned>(n));
       if (name == "--threads") {
         if (n < 1 || n > 256) return fail(bad_usage("--threads is from 1 to 256"));
@@ -159,7 +165,8 @@ int main(int argc, char** argv) {
         config.connections = static_cast<unsigned>(n);
       }
       if (name == "--frame-data") {
-        if (n < 4096 || n > wire::data_bytes_max) return fail(bad_usage("--frame-data is from 4096 to " + std::to_string(wire::data_bytes_max)));
+        if (n < 4096 || n > wire::data_bytes_max)
+          return fail(bad_usage("--frame-data is from 4096 to " + std::to_string(wire::data_bytes_max)));
         config.frame_data = n;
       }
     } else {
@@ -170,13 +177,17 @@ int main(int argc, char** argv) {
     JsonLine json;
     for (const Role role : {Role::data, Role::kv, Role::db}) json.add(name_of(role), backend_names(role));
     std::string broken;
-    for (const Error& error : broken_modules()) broken += (broken.empty() ? "" : ",") + JsonLine().add("what", error.what).add("hint", error.hint).text();
+    for (const Error& error : broken_modules())
+      broken += (broken.empty() ? "" : ",") + JsonLine().add("what", error.what).add("hint", error.hint).text();
     json.raw("broken_modules", '[' + broken + ']');
     std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
     return 0;
   }
-  if (!config.users.empty() && config.auth != "munge") return fail(bad_usage("--user needs --auth munge: without it nobody is asked who they are"));
-  if (signals < 0) return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"});
+  if (!config.users.empty() && config.auth != "munge")
+    return fail(bad_usage("--user needs --auth munge: without it nobody is asked who they are"));
+  if (signals < 0)
+    return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
+                 "let it have more descriptors: ulimit -n"});
   raise_descriptors();
   config.log = tell;
   // Not without: it would load what comes with this build too, libraries that most servers never need.
@@ -188,7 +199,8 @@ int main(int argc, char** argv) {
   if (!metrics.empty()) {
     auto address = parse_address(metrics);
     if (!address) return fail(address.error());
-    auto started = service::Http::start({address->host, address->port, metrics_token}, [&] { return (*server)->metrics_text(); });
+    auto started =
+        service::Http::start({address->host, address->port, metrics_token}, [&] { return (*server)->metrics_text(); });
     if (!started) return fail(started.error());
     http = std::move(*started);
   }

@@ -1,4 +1,5 @@
-// sonde-storefuzz FRAMES [SEED]: attacks a server in this process until it has looked at so many hostile frames, and prints what became of it.
+// sonde-storefuzz FRAMES [SEED]: attacks a server in this process until it has looked at so many hostile frames, and
+// prints what became of it.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -48,7 +49,19 @@ int main(int argc, char** argv) {
     }
   }
   well = well && fuzz::alive(*server);
-  std::puts(sonde::JsonLine().add("event", "end").add("frames", seen()).add("sent", sent).add("connections", streams).add("answers", answers).add("alive", well).add("seed", seed)
-                .add("bad_frames", server->metrics().bad_frames.load()).add("rss_first_kib", first_kib).add("rss_most_kib", most_kib).add("elapsed_s", sonde::now_s() - began).text().c_str());
+  std::puts(sonde::JsonLine()
+                .add("event", "end")
+                .add("frames", seen())
+                .add("sent", sent)
+                .add("connections", streams)
+                .add("answers", answers)
+                .add("alive", well)
+                .add("seed", seed)
+                .add("bad_frames", server->metrics().bad_frames.load())
+                .add("rss_first_kib", first_kib)
+                .add("rss_most_kib", most_kib)
+                .add("elapsed_s", sonde::now_s() - began)
+                .text()
+                .c_str());
   return well ? 0 : 1;
 }

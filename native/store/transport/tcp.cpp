@@ -22,16 +22,18 @@ namespace sonde::store {
 namespace {
 
 constexpr std::size_t first_capacity = 16u << 10;
-constexpr std::size_t usual_capacity = 512u << 10;  ///< a buffer that keeps filling up grows to this; for one frame it may grow further
+constexpr std::size_t usual_capacity =
+    512u << 10;  ///< a buffer that keeps filling up grows to this; for one frame it may grow further
 constexpr std::size_t large_frame = 64u << 10;
-constexpr std::size_t large_first = 16u << 10;      ///< enough for header and table of most large frames
-constexpr std::size_t eager_bytes = 64u << 10;      ///< so much is held back by send() before it goes out by itself
-constexpr std::size_t eager_frames = 16;            ///< or so many: the peer has work while more of them are made
+constexpr std::size_t large_first = 16u << 10;  ///< enough for header and table of most large frames
+constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
+constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has work while more of them are made
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
 Error lost(const char* what, int number) {
-  return {"store.disconnected", std::string("the connection broke while ") + what + ": " + std::strerror(number), "see the server's log; the next batch connects again"};
+  return {"store.disconnected", std::string("the connection broke while ") + what + ": " + std::strerror(number),
+          "see the server's log; the next batch connects again"};
 }
 
 struct Resolved {
@@ -48,7 +50,8 @@ Result<void> resolve(const Address& address, bool passive, Resolved& resolved) {
   hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
   const int why = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &resolved.list);
   if (why == 0) return {};
-  return Error{"store.unreachable", "cannot find the host '" + address.host + "': " + ::gai_strerror(why), "give a host name or address that this machine knows"};
+  return Error{"store.unreachable", "cannot find the host '" + address.host + "': " + ::gai_strerror(why),
+               "give a host name or address that this machine knows"};
 }
 
 }  // namespace
@@ -76,7 +79,8 @@ void apply_style(std::string_view text, LinkOptions& o) {
 
 Result<Address> parse_address(std::string_view text) {
   const auto bad = [&](const char* why) {
-    return Error{"store.bad_address", "'" + std::string(text) + "' is no server address: " + why, "write host:port, as 127.0.0.1:5440, [::1]:5440 or :5440"};
+    return Error{"store.bad_address", "'" + std::string(text) + "' is no server address: " + why,
+                 "write host:port, as 127.0.0.1:5440, [::1]:5440 or :5440"};
   };
   Address address{"127.0.0.1", default_port};
   std::string_view port;
@@ -102,7 +106,8 @@ Result<Address> parse_address(std::string_view text) {
   if (!port.empty()) {
     unsigned number = 0;
     const auto [end, why] = std::from_chars(port.data(), port.data() + port.size(), number);
-    if (why != std::errc{} || end != port.data() + port.size() || number > 65535) return bad("a port is a number up to 65535");
+    if (why != std::errc{} || end != port.data() + port.size() || number > 65535)
+      return bad("a port is a number up to 65535");
     address.port = static_cast<std::uint16_t>(number);
   }
   return address;
@@ -156,18 +161,18 @@ Result<int> tcp_connect(const Address& address, Deadline deadline, const std::fu
         return interrupted(address);
       }
       socklen_t size = sizeof result;
-      if (ready <= 0)
-        result = ETIMEDOUT;
-      else
-        ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &size);
+      if (ready <= 0) result = ETIMEDOUT;
+      else ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &size);
     }
     if (result == 0) return fd;
     why = result;
     ::close(fd);
   }
   if (why == ETIMEDOUT)
-    return Error{"store.timed_out", "no answer from " + address.text(), "is the host up, and the port open in its firewall?"};
-  return Error{"store.unreachable", "cannot connect to " + address.text() + ": " + std::strerror(why), "is the server running there? start one with 'sonde store serve'"};
+    return Error{"store.timed_out", "no answer from " + address.text(),
+                 "is the host up, and the port open in its firewall?"};
+  return Error{"store.unreachable", "cannot connect to " + address.text() + ": " + std::strerror(why),
+               "is the server running there? start one with 'sonde store serve'"};
 }
 
 Result<int> tcp_listen(const Address& address, std::uint16_t& port) {
@@ -181,20 +186,24 @@ Result<int> tcp_listen(const Address& address, std::uint16_t& port) {
     if (a->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     sockaddr_storage got{};
     socklen_t size = sizeof got;
-    if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, 1024) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&got), &size) == 0) {
-      port = ntohs(got.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&got)->sin6_port : reinterpret_cast<sockaddr_in*>(&got)->sin_port);
+    if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, 1024) == 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&got), &size) == 0) {
+      port = ntohs(got.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&got)->sin6_port
+                                             : reinterpret_cast<sockaddr_in*>(&got)->sin_port);
       return fd;
     }
     why = errno;
     ::close(fd);
   }
   return Error{"store.cannot_listen", "cannot listen on " + address.text() + ": " + std::strerror(why),
-               why == EADDRINUSE ? "another server has this port; choose one with --listen HOST:PORT" : "choose an address of this machine with --listen HOST:PORT"};
+               why == EADDRINUSE ? "another server has this port; choose one with --listen HOST:PORT"
+                                 : "choose an address of this machine with --listen HOST:PORT"};
 }
 
-TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink) : fd_(fd), options_(options), sink_(&sink), spin_(options.spin_s) {
-  // The socket blocks, and every call that must not says MSG_DONTWAIT: a client that waits for one answer then needs one
-  // system call, not poll and recv.
+TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink)
+    : fd_(fd), options_(options), sink_(&sink), spin_(options.spin_s) {
+  // The socket blocks, and every call that must not says MSG_DONTWAIT: a client that waits for one answer then needs
+  // one system call, not poll and recv.
   ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
   set_option(fd_, IPPROTO_TCP, TCP_NODELAY, options_.nodelay);
   set_option(fd_, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -225,8 +234,10 @@ std::string TcpLink::peer_host() const {
   socklen_t size = sizeof peer;
   char text[INET6_ADDRSTRLEN] = "";
   if (::getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
-  if (peer.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&peer)->sin_addr, text, sizeof text);
-  if (peer.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr, text, sizeof text);
+  if (peer.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&peer)->sin_addr, text, sizeof text);
+  if (peer.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr, text, sizeof text);
   return text;
 }
 
@@ -235,8 +246,10 @@ bool TcpLink::same_host() const {
   socklen_t size = sizeof own;
   if (::getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &size) != 0) return false;
   char text[INET6_ADDRSTRLEN] = "";
-  if (own.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&own)->sin_addr, text, sizeof text);
-  if (own.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&own)->sin6_addr, text, sizeof text);
+  if (own.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&own)->sin_addr, text, sizeof text);
+  if (own.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&own)->sin6_addr, text, sizeof text);
   return peer_host() == text || is_loopback({text, 1});
 }
 
@@ -355,13 +368,14 @@ void TcpLink::read_some(int flags) {
   bytes_in_ += static_cast<std::uint64_t>(n);
   end_ += static_cast<std::size_t>(n);
   unparsed_ = true;
-  if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity) make_room(capacity_);  // there is more than it holds
+  if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity)
+    make_room(capacity_);  // there is more than it holds
 }
 
 std::size_t TcpLink::room() const {
   const std::size_t all = capacity_ - end_;
-  // Within a large frame no further than its end, and before one (which large ones come behind) no further than its table: what
-  // is read of the next frame would have to be moved to the front when that does not fit.
+  // Within a large frame no further than its end, and before one (which large ones come behind) no further than its
+  // table: what is read of the next frame would have to be moved to the front when that does not fit.
   if (rest_) return std::min(all, rest_);
   return large_ ? std::min(all, large_first) : all;
 }
@@ -500,7 +514,9 @@ void TcpLink::fail(Error error) {
 }
 
 void TcpLink::finish() {
-  if (end_ != begin_ || placing_) return fail({"store.disconnected", "the peer ended the connection within a frame", "see the server's log; the next batch connects again"});
+  if (end_ != begin_ || placing_)
+    return fail({"store.disconnected", "the peer ended the connection within a frame",
+                 "see the server's log; the next batch connects again"});
   closed_ = true;
   out_.clear();
   out_bytes_ = 0;
@@ -525,7 +541,8 @@ Result<void> TcpControl::send(Bytes message) {
   link_.send(plain_frame(wire::Kind::transport, message));
   link_.flush();
   if (link_.open()) return {};
-  return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_, "see the server's log"};
+  return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_,
+               "see the server's log"};
 }
 
 Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
@@ -536,8 +553,10 @@ Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
       return message;
     }
     if (gone_ || !link_.open())
-      return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_, "see the server's log"};
-    if (deadline.passed()) return Error{"store.timed_out", "the peer did not answer in time", "see the server's log; raise --timeout"};
+      return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_,
+                   "see the server's log"};
+    if (deadline.passed())
+      return Error{"store.timed_out", "the peer did not answer in time", "see the server's log; raise --timeout"};
     link_.wait(deadline);
     link_.progress();
   }

@@ -10,7 +10,7 @@
 namespace sonde::store {
 
 struct Address {
-  std::string host;       ///< a name, an IPv4 address, or an IPv6 address without its brackets
+  std::string host;  ///< a name, an IPv4 address, or an IPv6 address without its brackets
   std::uint16_t port = 0;
   std::string text() const;
 };
@@ -76,7 +76,7 @@ class TcpLink final : public Link {
   LinkOptions options_;
   Sink* sink_;
   std::deque<Out> out_;
-  bool full_ = false;                               ///< the socket took less than it was offered last
+  bool full_ = false;  ///< the socket took less than it was offered last
   std::size_t out_bytes_ = 0;
 
   std::unique_ptr<std::byte[]> in_;
@@ -88,7 +88,7 @@ class TcpLink final : public Link {
   int recv_timeout_ms_ = -1;
   Spin spin_;
 
-  bool placing_ = false;                            ///< the data of placed_header_ goes to places_
+  bool placing_ = false;  ///< the data of placed_header_ goes to places_
   wire::Header placed_header_;
   std::vector<std::byte> placed_table_;
   std::vector<iovec> places_;

@@ -108,7 +108,11 @@ TREATMENTS = (
     "first-ever+best-effort", "pause+best-effort",
 )  # fmt: skip
 UNCONFIRMED = "best-effort"  # as a treatment
-OF_TOPICS = ("warm-other-topic", "warm-same-participant-new-writer", UNCONFIRMED)  # which a bare socket has none of
+OF_TOPICS = (
+    "warm-other-topic",
+    "warm-same-participant-new-writer",
+    UNCONFIRMED,
+)  # which a bare socket has none of
 
 # Of samples, B; of one datagram of bare UDP, which splits none.
 LEAST_SIZE, MOST_SIZE, MOST_DATAGRAM = (
@@ -157,7 +161,10 @@ class Case:
             case "first-message":
                 # The probe has it for a quality of the topic, and tells it behind what is done about the message.
                 parts = self.treatment.split("+")
-                words = [f"treatment={'+'.join(part for part in parts if part != UNCONFIRMED)}", f"size={self.size}"]
+                words = [
+                    f"treatment={'+'.join(part for part in parts if part != UNCONFIRMED)}",
+                    f"size={self.size}",
+                ]
                 words += [f"reliability={UNCONFIRMED}"] if UNCONFIRMED in parts else []
             case "calls":
                 words = [f"clients={self.entities}", f"size={self.size}"]

@@ -53,7 +53,9 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
     told = Values(summary)
     return {
         **status_counts(told.statuses()),
-        "lessons": [{name: lesson[name] for name in ("code", "text", "evidence")} for lesson in lessons(told)],
+        "lessons": [
+            {name: lesson[name] for name in ("code", "text", "evidence")} for lesson in lessons(told)
+        ],
         "laws": [_law_json(way, law) for way, law in laws(told)],
         "results": rows(told),
     }
@@ -429,7 +431,11 @@ def _divisions(told: Values) -> list[dict[str, Any]]:
             groups = f"with {most} group{'s' * (most != 1)}, against topics"
             text = f"a publish over {way.name} {groups}: {'; '.join(parts)}"
             few = len(about) == len(parts)
-            brief = (f"a publish {groups}", f"{way.name} {_listed(about)}", " (too few epochs to say)") if few else None
+            brief = (
+                (f"a publish {groups}", f"{way.name} {_listed(about)}", " (too few epochs to say)")
+                if few
+                else None
+            )
             told_of = {"variant": way.name, "groups": most, "ratios": evidence}
             out.append(_lesson("divisions", text, told_of, brief))
     return out

@@ -139,7 +139,9 @@ def sentence(summary: xr.Dataset) -> str:
         if math.isfinite(summary["rate"].values[0, d])
     ]
     verdict = f"{made.benchmarks[0]}: {made.configurations[0]} {' and '.join(told) or 'told no rate'}"
-    if summary["traced_runs"].values.any() or summary["failed_runs"].values.any():  # of those there are warnings
+    if (
+        summary["traced_runs"].values.any() or summary["failed_runs"].values.any()
+    ):  # of those there are warnings
         return verdict
     return f"{verdict}; no run was traced: a longer --budget says where its time goes"
 

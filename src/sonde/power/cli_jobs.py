@@ -199,9 +199,7 @@ def _about_one(verb: str, order: str, what: str) -> click.Command:
         from sonde.power import run_bus
         from sonde.power.run_state import own_user
 
-        state = _ordered(
-            run_bus.load(config_path), {"order": order, "job": job, "user": own_user()[:64]}
-        )
+        state = _ordered(run_bus.load(config_path), {"order": order, "job": job, "user": own_user()[:64]})
         why = f": {state.reason}" if state.reason else ""
         return Outcome("power", verb, f"{job} is {state.state}{why}", values=_values(state))
 

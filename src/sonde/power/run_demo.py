@@ -283,7 +283,10 @@ class Show:
                 well = sum(job["state"] == "ended" for job in state["jobs"])
                 recorder.event(demo.WORKFLOW, f"{well} of {state['total']} jobs ended")
                 if state["state"] == "running":
-                    ask(run_workflow_bus.SET, {"order": "CANCEL_WORKFLOW", **mine, "reason": "the demo is over"})
+                    ask(
+                        run_workflow_bus.SET,
+                        {"order": "CANCEL_WORKFLOW", **mine, "reason": "the demo is over"},
+                    )
                 while state["state"] == "running" and time.monotonic() < end:
                     time.sleep(0.2)
                     (state,) = ask(run_workflow_bus.GET, question)

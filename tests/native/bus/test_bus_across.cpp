@@ -48,28 +48,31 @@ struct Keys {
   TypePtr type;
   std::size_t text = 0;
 };
-/// Each way in which a key becomes a key hash: shorter than, as long as, longer than 16 bytes, with 8 bytes that are aligned differently in XCDR
-/// versions 1 and 2, texts that are short by chance.
+/// Each way in which a key becomes a key hash: shorter than, as long as, longer than 16 bytes, with 8 bytes that are
+/// aligned differently in XCDR versions 1 and 2, texts that are short by chance.
 std::vector<Keys> all_keys() {
-  const auto u8 = number(Kind::octet), u16 = number(Kind::uint16), u32 = number(Kind::uint32), u64 = number(Kind::uint64), f64 = number(Kind::float64);
-  return {{of("Byte", {key("a", u8)})},
-          {of("Number", {key("a", u32)})},
-          {of("Long", {key("a", u64)})},
-          {of("Twelve", {key("a", u32), key("b", u32), key("c", u32)})},
-          {of("Padded", {key("a", u32), key("b", u64)})},
-          {of("Byted", {key("a", u8), key("b", f64)})},
-          {of("Between", {key("a", u32), key("b", u64), key("c", u32)})},
-          {of("Behind", {key("a", u16), key("b", u32), key("c", u64)})},
-          {of("Text", {key("a", string_type())}), 1},
-          {of("Text", {key("a", string_type())}), 7},
-          {of("Text", {key("a", string_type())}), 8},
-          {of("Text", {key("a", string_type())}), 40},
-          {of("Short", {key("a", string_type(7))}), 2},
-          {of("Short", {key("a", string_type(7))}), 7},
-          {of("Bounded", {key("a", string_type(11))}), 3},
-          {of("Bounded", {key("a", string_type(11))}), 11},
-          {of("Texted", {key("a", string_type(3)), key("b", u64)}), 3},
-          {of("Nested", {key("a", structure("across::In", {{"x", u32, true, {}}, {"y", u64, false, {}}, {"z", u64, true, {}}}))})}};
+  const auto u8 = number(Kind::octet), u16 = number(Kind::uint16), u32 = number(Kind::uint32),
+             u64 = number(Kind::uint64), f64 = number(Kind::float64);
+  return {
+      {of("Byte", {key("a", u8)})},
+      {of("Number", {key("a", u32)})},
+      {of("Long", {key("a", u64)})},
+      {of("Twelve", {key("a", u32), key("b", u32), key("c", u32)})},
+      {of("Padded", {key("a", u32), key("b", u64)})},
+      {of("Byted", {key("a", u8), key("b", f64)})},
+      {of("Between", {key("a", u32), key("b", u64), key("c", u32)})},
+      {of("Behind", {key("a", u16), key("b", u32), key("c", u64)})},
+      {of("Text", {key("a", string_type())}), 1},
+      {of("Text", {key("a", string_type())}), 7},
+      {of("Text", {key("a", string_type())}), 8},
+      {of("Text", {key("a", string_type())}), 40},
+      {of("Short", {key("a", string_type(7))}), 2},
+      {of("Short", {key("a", string_type(7))}), 7},
+      {of("Bounded", {key("a", string_type(11))}), 3},
+      {of("Bounded", {key("a", string_type(11))}), 11},
+      {of("Texted", {key("a", string_type(3)), key("b", u64)}), 3},
+      {of("Nested",
+          {key("a", structure("across::In", {{"x", u32, true, {}}, {"y", u64, false, {}}, {"z", u64, true, {}}}))})}};
 }
 
 Profile profile_of() {
@@ -89,8 +92,7 @@ struct Seen {
   std::vector<std::byte> key;
 };
 
-template <typename Done>
-bool soon(const Done& done, double seconds = 20) {
+template <typename Done> bool soon(const Done& done, double seconds = 20) {
   const Deadline deadline = Deadline::in_s(seconds);
   while (!done()) {
     if (deadline.passed()) return false;
@@ -123,7 +125,9 @@ TEST_CASE("bus: instances are the same for Cyclone DDS and Fast DDS, and so is t
       for (std::uint32_t k = 0; k < n; ++k) REQUIRE((*writer)->write(sample(*keys.type, k, keys.text)));
       std::vector<Seen> seen;
       const auto take = [&] {
-        (*reader)->take([&](const SampleInfo& info, Bytes payload) { seen.push_back({info, serialised_key(*keys.type, payload)}); });
+        (*reader)->take([&](const SampleInfo& info, Bytes payload) {
+          seen.push_back({info, serialised_key(*keys.type, payload)});
+        });
       };
       REQUIRE(soon([&] { return take(), seen.size() >= n; }));
       for (const std::uint32_t k : {1u, 0u}) {
@@ -133,7 +137,8 @@ TEST_CASE("bus: instances are the same for Cyclone DDS and Fast DDS, and so is t
         if (seen.empty()) continue;
         CHECK(seen[0].info.state == InstanceState::disposed);
         CHECK_FALSE(seen[0].info.has_data);
-        CHECK_MESSAGE(seen[0].key == serialised_key(*keys.type, sample(*keys.type, k, keys.text)), "another instance than " << k);
+        CHECK_MESSAGE(seen[0].key == serialised_key(*keys.type, sample(*keys.type, k, keys.text)),
+                      "another instance than " << k);
       }
       seen.clear();
       REQUIRE((*writer)->write(sample(*keys.type, 0, keys.text)));

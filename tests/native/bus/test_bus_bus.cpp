@@ -12,13 +12,13 @@ using namespace sonde::bus;
 
 namespace {
 
-const TypePtr power = structure("t::Power",
-                                {{"number", primitive(Kind::uint32), true, ""}, {"node", string_type(8), false, ""},
-                                 {"on", primitive(Kind::boolean), false, ""}});
+const TypePtr power = structure("t::Power", {{"number", primitive(Kind::uint32), true, ""},
+                                             {"node", string_type(8), false, ""},
+                                             {"on", primitive(Kind::boolean), false, ""}});
 /// Another structure by the same name.
-const TypePtr other_power = structure("t::Power",
-                                      {{"number", primitive(Kind::uint32), true, ""}, {"node", string_type(8), false, ""},
-                                       {"on", primitive(Kind::octet), false, ""}});
+const TypePtr other_power = structure("t::Power", {{"number", primitive(Kind::uint32), true, ""},
+                                                   {"node", string_type(8), false, ""},
+                                                   {"on", primitive(Kind::octet), false, ""}});
 
 std::vector<std::byte> sample(std::uint32_t number, std::string_view node = "n1") {
   std::vector<std::byte> payload;
@@ -85,8 +85,7 @@ bool has(const std::string& text, std::string_view part) {
   return false;
 }
 
-template <typename T>
-T made(Result<T> result) {
+template <typename T> T made(Result<T> result) {
   REQUIRE_MESSAGE(result, result.error().what);
   return std::move(*result);
 }
@@ -200,8 +199,8 @@ TEST_CASE("bus: writers that mean another structure by the type's name are told 
   CHECK(taken(*reader) == Numbers{1, 3, 4, 6});
   CHECK(reader->counts().other_type == 2);
   CHECK(reader->counts().malformed == 0);
-  CHECK(has(reader->counts().last_error,
-            "means another structure by t::Power: fingerprint " + fingerprint(*other_power) + ", here " + fingerprint(*power)));
+  CHECK(has(reader->counts().last_error, "means another structure by t::Power: fingerprint " +
+                                             fingerprint(*other_power) + ", here " + fingerprint(*power)));
   // each time, not only the first
   REQUIRE(different->write(sample(7)));
   REQUIRE(different->write(sample(8)));
@@ -242,9 +241,9 @@ TEST_CASE("bus: what is announced can be read back, and nothing else is taken fo
   CHECK(announcement(*power, most).size() == 255);
   CHECK(read_announcement(announcement(*power, most)).user_data == most);
   CHECK(read_announcement(announcement(*power, " a b")).user_data == " a b");
-  for (const std::string& foreign
-       : {std::string(), std::string("sonde1 fp="), std::string("hello"), plain.substr(0, plain.size() - 1), plain + "x",
-          "sonde1 fp=" + std::string(32, 'g'), "sonde2 " + plain.substr(7)}) {
+  for (const std::string& foreign :
+       {std::string(), std::string("sonde1 fp="), std::string("hello"), plain.substr(0, plain.size() - 1), plain + "x",
+        "sonde1 fp=" + std::string(32, 'g'), "sonde2 " + plain.substr(7)}) {
     CAPTURE(foreign);
     CHECK(read_announcement(foreign).fingerprint == "");
     CHECK(read_announcement(foreign).user_data == foreign);
@@ -336,7 +335,8 @@ TEST_CASE("bus: what a taker throws comes out, and the reader goes on") {
   auto writer = made(bus->writer("power"));
   auto reader = made(bus->reader("power"));
   REQUIRE(writer->write(sample(1)));
-  CHECK_THROWS_WITH_AS(reader->take([](const SampleInfo&, Bytes) { throw std::runtime_error("mine"); }), "mine", std::runtime_error);
+  CHECK_THROWS_WITH_AS(reader->take([](const SampleInfo&, Bytes) { throw std::runtime_error("mine"); }), "mine",
+                       std::runtime_error);
   REQUIRE(writer->write(sample(2)));
   CHECK(taken(*reader) == Numbers{2});
 }

@@ -54,13 +54,25 @@ std::string page(const std::string& path) {
 }  // namespace
 
 TEST_CASE("bus conformance: null") {
-  const Count count = conforms({.implementation = "null", .variants = {}, .program = {}, .modules = {}, .only = {}, .told = {}, .patience_s = 30});
+  const Count count = conforms({.implementation = "null",
+                                .variants = {},
+                                .program = {},
+                                .modules = {},
+                                .only = {},
+                                .told = {},
+                                .patience_s = 30});
   CHECK(count.passed >= 26);
-  CHECK(count.unsupported >= 8);   // it has no other processes
+  CHECK(count.unsupported >= 8);  // it has no other processes
 }
 
 TEST_CASE("bus conformance: the example of docs/howto/bus-module.md") {
-  const Count count = conforms({.implementation = "room", .variants = {}, .program = {}, .modules = {SONDE_TEST_BUS_CONFORM_MODULES "/sonde-bus-room.so"}, .only = {}, .told = {}, .patience_s = 30});
+  const Count count = conforms({.implementation = "room",
+                                .variants = {},
+                                .program = {},
+                                .modules = {SONDE_TEST_BUS_CONFORM_MODULES "/sonde-bus-room.so"},
+                                .only = {},
+                                .told = {},
+                                .patience_s = 30});
   CHECK(count.passed >= 14);
 }
 
@@ -73,7 +85,14 @@ TEST_CASE("bus conformance: Cyclone DDS and Fast DDS, a part of it") {
       REQUIRE(entry);
       auto variants = conformance::variants_of((*entry)->caps(), 20 + static_cast<std::uint32_t>(getpid()) % 200);
       variants.resize(1);
-      CHECK(conforms({.implementation = name, .variants = variants, .program = {}, .modules = {}, .only = only, .told = {}, .patience_s = 30}).passed == 1);
+      CHECK(conforms({.implementation = name,
+                      .variants = variants,
+                      .program = {},
+                      .modules = {},
+                      .only = only,
+                      .told = {},
+                      .patience_s = 30})
+                .passed == 1);
     }
   }
 }
@@ -133,7 +152,7 @@ TEST_CASE("bus conformance: what cannot be tested is an error, not a success") {
   REQUIRE(!refused);
   CHECK(refused.error().code == "bus.bad_module");
   settings.modules.clear();
-  settings.program = "/bin/true";   // says nothing: a failure of every case
+  settings.program = "/bin/true";  // says nothing: a failure of every case
   settings.only = "matching*";
   auto silent = conformance::check(settings);
   REQUIRE(silent);
@@ -150,5 +169,6 @@ TEST_CASE("bus conformance: the IDL of docs/reference/bus-requests.md is what re
   CHECK(equal(*types->at("sonde::bus::Request"), *request_type()));
   CHECK(equal(*types->at("sonde::bus::Reply"), *reply_type()));
   for (const TypePtr& type : {request_type(), reply_type()})
-    for (const Field& field : type->fields) CHECK_MESSAGE(text.find("| `" + field.name + "` |") != std::string::npos, field.name << " is not on the page");
+    for (const Field& field : type->fields)
+      CHECK_MESSAGE(text.find("| `" + field.name + "` |") != std::string::npos, field.name << " is not on the page");
 }

@@ -27,9 +27,11 @@ constexpr double patience_s = 20;
 
 bool is_there() { return static_cast<bool>(find_implementation("cyclonedds")); }
 
-const TypePtr blob = structure("test::Blob", {{"n", primitive(Kind::uint64), false, ""}, {"data", sequence_of(primitive(Kind::octet)), false, ""}});
-const TypePtr keyed =
-    structure("test::Keyed", {{"node", string_type(), true, ""}, {"socket", primitive(Kind::uint16), true, ""}, {"power", primitive(Kind::float64), false, ""}});
+const TypePtr blob = structure("test::Blob", {{"n", primitive(Kind::uint64), false, ""},
+                                              {"data", sequence_of(primitive(Kind::octet)), false, ""}});
+const TypePtr keyed = structure("test::Keyed", {{"node", string_type(), true, ""},
+                                                {"socket", primitive(Kind::uint16), true, ""},
+                                                {"power", primitive(Kind::float64), false, ""}});
 
 std::vector<std::byte> blob_payload(std::uint64_t n, std::size_t bytes) {
   std::vector<std::byte> out, data(bytes);
@@ -67,7 +69,8 @@ Measured measured(Bytes payload) {
   return out;
 }
 
-/// Another one for each run, as long as runs beside this one have other pids: who shares a domain finds other topics there.
+/// Another one for each run, as long as runs beside this one have other pids: who shares a domain finds other topics
+/// there.
 Profile profile_of(std::uint32_t offset = 0) {
   Profile profile;
   profile.domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + offset) % 200;
@@ -90,15 +93,15 @@ std::shared_ptr<Bus> open_bus(const Profile& profile) {
   return *bus;
 }
 
-template <typename T>
-T made(Result<T> result) {
+template <typename T> T made(Result<T> result) {
   REQUIRE_MESSAGE(result, (result ? "" : result.error().what));
   return std::move(*result);
 }
 
 /// Takes until `enough` says so. A reader may have been given all before: it is looked at before it is waited for.
 template <typename Enough>
-bool take_until(Waiter& waiter, Reader& reader, const Reader::Taker& taker, const Enough& enough, double seconds = patience_s) {
+bool take_until(Waiter& waiter, Reader& reader, const Reader::Taker& taker, const Enough& enough,
+                double seconds = patience_s) {
   const Deadline deadline = Deadline::in_s(seconds);
   for (;;) {
     reader.take(taker);
@@ -117,7 +120,8 @@ class PeerProcess {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a Cyclone DDS test", static_cast<char*>(nullptr));
+      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a Cyclone DDS test",
+              static_cast<char*>(nullptr));
       ::_exit(10);
     }
     ::unsetenv("SONDE_TEST_BUS_PROFILE");
@@ -155,10 +159,8 @@ void echo(Bus& bus, const TypePtr& type) {
   for (;;) {
     waiter->wait({});
     reader->take([&](const SampleInfo& info, Bytes payload) {
-      if (info.has_data)
-        (void)back->write(payload);
-      else
-        (void)back->dispose(payload);
+      if (info.has_data) (void)back->write(payload);
+      else (void)back->dispose(payload);
     });
   }
 }
@@ -224,25 +226,27 @@ TEST_CASE("Cyclone DDS brings payloads of any size to another process and back, 
     std::size_t came = 0;
     const Guid author = reader->matched().at(0);
     for (const auto& payload : sent) REQUIRE(writer->write(payload));
-    REQUIRE(take_until(*waiter, *reader,
-                       [&](const SampleInfo& info, Bytes payload) {
-                         const auto& expected = sent.at(came++);
-                         CHECK(info.has_data);
-                         CHECK(info.writer == author);
-                         CHECK(info.source_ns > 0);
-                         CHECK(info.received_ns >= info.source_ns - 1'000'000'000);
-                         // Messages are padded to words.
-                         CHECK(payload.size() >= expected.size());
-                         CHECK(payload.size() < expected.size() + 4);
-                         CHECK(std::equal(expected.begin(), expected.end(), payload.begin()));
-                       },
-                       [&] { return came == sent.size(); }));
+    REQUIRE(take_until(
+        *waiter, *reader,
+        [&](const SampleInfo& info, Bytes payload) {
+          const auto& expected = sent.at(came++);
+          CHECK(info.has_data);
+          CHECK(info.writer == author);
+          CHECK(info.source_ns > 0);
+          CHECK(info.received_ns >= info.source_ns - 1'000'000'000);
+          // Messages are padded to words.
+          CHECK(payload.size() >= expected.size());
+          CHECK(payload.size() < expected.size() + 4);
+          CHECK(std::equal(expected.begin(), expected.end(), payload.begin()));
+        },
+        [&] { return came == sent.size(); }));
     CHECK(reader->status().lost == 0);
     CHECK(writer->wait_acknowledged(Deadline::in_s(patience_s)));
   }
 }
 
-TEST_CASE("a reader that is full is closed while others still write to it, and who comes after it is given what they write") {
+TEST_CASE(
+    "a reader that is full is closed while others still write to it, and who comes after it is given what they write") {
   if (!is_there()) return;
   const Profile profile = profile_of();
   const auto bus = open_bus(profile);
@@ -258,7 +262,8 @@ TEST_CASE("a reader that is full is closed while others still write to it, and w
     reader = made(bus->reader("fill", blob, qos));
     std::uint64_t came = 0;
     REQUIRE(until([&] {
-      reader->take([&](const SampleInfo& info, Bytes payload) { came += info.has_data && payload.size() > 200'000; }, 1);
+      reader->take([&](const SampleInfo& info, Bytes payload) { came += info.has_data && payload.size() > 200'000; },
+                   1);
       return came >= 3;
     }));
   }
@@ -287,10 +292,12 @@ TEST_CASE("instances of Cyclone DDS are told apart by their key across processes
   // Big endian, as a foreign peer may write: the same instance as its little endian twin.
   std::vector<std::byte> big = keyed_payload("n", 1, 4);
   {
-    const auto swap = [&big](std::size_t at, std::size_t n) { std::reverse(big.begin() + static_cast<std::ptrdiff_t>(at), big.begin() + static_cast<std::ptrdiff_t>(at + n)); };
+    const auto swap = [&big](std::size_t at, std::size_t n) {
+      std::reverse(big.begin() + static_cast<std::ptrdiff_t>(at), big.begin() + static_cast<std::ptrdiff_t>(at + n));
+    };
     big[1] = std::byte{0};
-    swap(4, 4);    // the string's length: 2 with its NUL
-    swap(10, 2);   // behind "n\0"
+    swap(4, 4);   // the string's length: 2 with its NUL
+    swap(10, 2);  // behind "n\0"
     swap(12, 8);
   }
   REQUIRE(writer->write(big));
@@ -369,7 +376,8 @@ TEST_CASE("what a best-effort reader of Cyclone DDS loses on the way is counted"
     last = CdrReader(payload).get<std::uint64_t>();
     if (!came++) first = last;
   };
-  // The socket overflows where nobody empties it: two processes and one receiving thread on busy cores do so by themselves.
+  // The socket overflows where nobody empties it: two processes and one receiving thread on busy cores do so by
+  // themselves.
   REQUIRE(take_until(*waiter, *reader, taker, [&] { return came > 100 && last - first + 1 > came; }, 60));
   CHECK(reader->status().lost == static_cast<std::int64_t>(last - first + 1 - came));
 }
@@ -421,13 +429,15 @@ TEST_CASE("a writer of Cyclone DDS with a latency budget holds samples back unti
     for (std::uint64_t n = 0; n < 5; ++n) REQUIRE(writer->write(blob_payload(n, 16)));
     if (flushes) writer->flush();
     std::size_t came = 0;
-    REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 5; }));
+    REQUIRE(take_until(
+        *waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 5; }));
   };
-  round_trip(3600, true);   // would not come within the test's patience by itself
+  round_trip(3600, true);  // would not come within the test's patience by itself
   round_trip(0.05, false);
 }
 
-TEST_CASE("writers of Cyclone DDS with latency budgets of different lengths have each sample sent, whenever it is written") {
+TEST_CASE(
+    "writers of Cyclone DDS with latency budgets of different lengths have each sample sent, whenever it is written") {
   if (!is_there()) return;
   const Profile profile = profile_of();
   const PeerProcess peer("echo", profile);
@@ -446,14 +456,18 @@ TEST_CASE("writers of Cyclone DDS with latency budgets of different lengths have
   std::mt19937 random(5);
   std::uint64_t sent = 0, came = 0;
   for (int turn = 0; turn < 300; ++turn) {
-    // Now one sample and a rest, now many without: the thread that sends is asleep, about to look, or in the midst of it.
+    // Now one sample and a rest, now many without: the thread that sends is asleep, about to look, or in the midst of
+    // it.
     auto& writer = *writers[random() % writers.size()];
-    for (std::uint64_t n = random() % 4 ? 1 + random() % 3 : 500; n; --n) REQUIRE(writer.write(blob_payload(sent++, 16)));
+    for (std::uint64_t n = random() % 4 ? 1 + random() % 3 : 500; n; --n)
+      REQUIRE(writer.write(blob_payload(sent++, 16)));
     if (random() % 2) std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
     if (random() % 3) continue;
-    REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
+    REQUIRE(take_until(
+        *waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
   }
-  REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
+  REQUIRE(take_until(
+      *waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
 }
 
 TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer from sending what it held back") {
@@ -483,12 +497,14 @@ TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer
   });
   const auto until = Deadline::in_s(patience_s);
   while (written < 1 && until.left_ms() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // what is held back has long been due, and the reader is full
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(50));  // what is held back has long been due, and the reader is full
   CHECK(written < 3);
   for (std::uint64_t n = 0; n < 20; ++n) {
     REQUIRE(writer->write(blob_payload(n, 16)));
     std::size_t came = 0;
-    CHECK(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 1; }));
+    CHECK(take_until(
+        *waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 1; }));
   }
   CHECK(written < 3);
   std::size_t taken = 0;
@@ -498,7 +514,8 @@ TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer
   CHECK(!failed);
 }
 
-TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other of its participant from saying that it lives") {
+TEST_CASE(
+    "a writer of Cyclone DDS that waits for a reader keeps no other of its participant from saying that it lives") {
   if (!is_there()) return;
   const auto bus = open_bus(profile_of());
   Qos manual = all_qos(), few = all_qos();
@@ -538,7 +555,8 @@ TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other of its
   CHECK(until([&] { return full->status().alive == 1; }));
 }
 
-TEST_CASE("the end of an instance of Cyclone DDS is told once and behind its samples, however few are taken at a time") {
+TEST_CASE(
+    "the end of an instance of Cyclone DDS is told once and behind its samples, however few are taken at a time") {
   if (!is_there()) return;
   const auto bus = open_bus(profile_of());
   auto writer = made(bus->writer("keyed", keyed, all_qos()));
@@ -547,7 +565,8 @@ TEST_CASE("the end of an instance of Cyclone DDS is told once and behind its sam
   REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
   auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
-  for (const std::size_t most : {std::size_t{1}, std::size_t{2}, std::size_t{63}, std::size_t{64}, std::size_t{65}, SIZE_MAX})
+  for (const std::size_t most :
+       {std::size_t{1}, std::size_t{2}, std::size_t{63}, std::size_t{64}, std::size_t{65}, SIZE_MAX})
     for (const int samples : {1, 2, 63, 64, 65, 128, 256, 300}) {
       CAPTURE(most);
       CAPTURE(samples);
@@ -561,7 +580,8 @@ TEST_CASE("the end of an instance of Cyclone DDS is told once and behind its sam
         else ++ends;
       };
       // Whoever waits is told as long as something is left, and not afterwards.
-      while (!waiter->wait(Deadline::in_s(data < samples || !ends || !others ? patience_s : 0.001)).empty()) reader->take(look, most);
+      while (!waiter->wait(Deadline::in_s(data < samples || !ends || !others ? patience_s : 0.001)).empty())
+        reader->take(look, most);
       CHECK(data == samples);
       CHECK(others == 1);
       CHECK(ends == 1);
@@ -572,7 +592,8 @@ TEST_CASE("the end of an instance of Cyclone DDS is told once and behind its sam
 TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {
   if (!is_there()) return;
   Profile profile = profile_of();
-  profile.security = Security{"/nowhere/identity_ca.pem", "/nowhere/cert.pem", "/nowhere/key.pem", "/nowhere/permissions_ca.pem", "/nowhere/governance.p7s", "/nowhere/permissions.p7s"};
+  profile.security = Security{"/nowhere/identity_ca.pem",    "/nowhere/cert.pem",       "/nowhere/key.pem",
+                              "/nowhere/permissions_ca.pem", "/nowhere/governance.p7s", "/nowhere/permissions.p7s"};
   const auto refused = Bus::open(profile, "cyclonedds");
   REQUIRE(!refused);
   CHECK(refused.error().what.find("/nowhere/identity_ca.pem") != std::string::npos);

@@ -25,10 +25,14 @@ const ImplementationEntry* fastdds() {
 }
 
 TypePtr type_of(const std::string& name, std::vector<Field> fields) { return structure(name, std::move(fields)); }
-const TypePtr plain = type_of("t::Plain", {{"number", primitive(Kind::uint32), false, {}}, {"value", primitive(Kind::uint32), false, {}}});
-const TypePtr keyed = type_of("t::Keyed", {{"number", primitive(Kind::uint32), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
-const TypePtr named = type_of("t::Named", {{"name", string_type(), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
-const TypePtr blob = type_of("t::Blob", {{"number", primitive(Kind::uint32), false, {}}, {"bytes", sequence_of(primitive(Kind::octet)), false, {}}});
+const TypePtr plain = type_of(
+    "t::Plain", {{"number", primitive(Kind::uint32), false, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr keyed =
+    type_of("t::Keyed", {{"number", primitive(Kind::uint32), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr named =
+    type_of("t::Named", {{"name", string_type(), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr blob = type_of("t::Blob", {{"number", primitive(Kind::uint32), false, {}},
+                                         {"bytes", sequence_of(primitive(Kind::octet)), false, {}}});
 
 /// Tests that run beside each other, or beside a bus of this machine, do not meet.
 std::uint32_t a_domain() {
@@ -44,12 +48,14 @@ struct Here {
     REQUIRE_MESSAGE(opened, opened.error().what);
     port = std::move(*opened);
   }
-  std::unique_ptr<WriterPort> writer(const TypePtr& type = plain, const Qos& qos = {}, const std::string& topic = "topic") {
+  std::unique_ptr<WriterPort> writer(const TypePtr& type = plain, const Qos& qos = {},
+                                     const std::string& topic = "topic") {
     auto made = port->writer(topic, type, qos);
     REQUIRE_MESSAGE(made, made.error().what);
     return std::move(*made);
   }
-  std::unique_ptr<ReaderPort> reader(const TypePtr& type = plain, const Qos& qos = {}, const std::string& topic = "topic") {
+  std::unique_ptr<ReaderPort> reader(const TypePtr& type = plain, const Qos& qos = {},
+                                     const std::string& topic = "topic") {
     auto made = port->reader(topic, type, qos);
     REQUIRE_MESSAGE(made, made.error().what);
     return std::move(*made);
@@ -64,8 +70,7 @@ Profile profile_of(TransportKind kind, std::uint32_t domain) {
   return profile;
 }
 
-template <typename Done>
-bool soon(const Done& done, double seconds = 20) {
+template <typename Done> bool soon(const Done& done, double seconds = 20) {
   const Deadline deadline = Deadline::in_s(seconds);
   while (!done()) {
     if (deadline.passed()) return false;
@@ -126,7 +131,10 @@ bool matched(WriterPort& writer, ReaderPort& reader, std::int64_t n = 1) {
 
 const std::vector<TransportKind> kinds{TransportKind::udp4, TransportKind::udp6, TransportKind::shared_memory};
 std::string name_of_kind(TransportKind kind) {
-  return kind == TransportKind::udp4 ? "udp4" : kind == TransportKind::udp6 ? "udp6" : kind == TransportKind::tcp4 ? "tcp4" : "shared_memory";
+  return kind == TransportKind::udp4   ? "udp4"
+         : kind == TransportKind::udp6 ? "udp6"
+         : kind == TransportKind::tcp4 ? "tcp4"
+                                       : "shared_memory";
 }
 
 }  // namespace
@@ -148,7 +156,10 @@ TEST_CASE("fastdds: samples of two participants arrive in order, on every transp
     std::thread writing([&] {
       for (std::uint32_t k = 0; k < n; ++k) CHECK(writer->write(payload(k, 2 * k).bytes, {}));
     });
-    CHECK(soon([&] { take(*reader, seen); return seen.size() >= n; }));
+    CHECK(soon([&] {
+      take(*reader, seen);
+      return seen.size() >= n;
+    }));
     writing.join();
     REQUIRE(seen.size() == n);
     for (std::uint32_t k = 0; k < n; ++k) {
@@ -175,12 +186,18 @@ TEST_CASE("fastdds: large samples, and both byte orders") {
     const auto reader = b.reader(blob, qos);
     REQUIRE(matched(*writer, *reader));
     std::uint32_t number = 0;
-    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{60'000}, std::size_t{70'000}, std::size_t{1} << 20, std::size_t{8} << 20}) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{60'000}, std::size_t{70'000},
+                                   std::size_t{1} << 20, std::size_t{8} << 20}) {
       INFO(size);
       const Payload one = payload_of(++number, size);
       REQUIRE(writer->write(one.bytes, {}));
       std::vector<Seen> seen;
-      REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }, 60));
+      REQUIRE(soon(
+          [&] {
+            take(*reader, seen);
+            return !seen.empty();
+          },
+          60));
       // up to 3 bytes of padding may have come with it
       REQUIRE(seen[0].bytes.size() >= one.bytes.size());
       REQUIRE(seen[0].bytes.size() < one.bytes.size() + 4);
@@ -191,7 +208,10 @@ TEST_CASE("fastdds: large samples, and both byte orders") {
     big.bytes[1] = std::byte{0};
     REQUIRE(writer->write(big.bytes, {}));
     std::vector<Seen> seen;
-    REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }));
+    REQUIRE(soon([&] {
+      take(*reader, seen);
+      return !seen.empty();
+    }));
     CHECK(seen[0].bytes == big.bytes);
   }
 }
@@ -225,7 +245,10 @@ TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances")
     REQUIRE(writer->dispose(last.bytes, last.key));
     REQUIRE(writer->dispose(unknown.bytes, unknown.key));
     seen.clear();
-    REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= 2; }));
+    REQUIRE(soon([&] {
+      take(*reader, seen);
+      return seen.size() >= 2;
+    }));
     CHECK_FALSE(seen[0].info.has_data);
     CHECK(seen[0].info.state == InstanceState::disposed);
     CHECK(seen[0].number() == 7);
@@ -240,7 +263,10 @@ TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances")
     REQUIRE(writer->write(one.bytes, one.key));
     REQUIRE(writer->dispose(one.bytes, one.key));
     std::vector<Seen> seen;
-    REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= 2; }));
+    REQUIRE(soon([&] {
+      take(*reader, seen);
+      return seen.size() >= 2;
+    }));
     CHECK(seen[0].info.state == InstanceState::alive);
     CHECK(seen[1].info.state == InstanceState::disposed);
     REQUIRE(verify(*named, seen[1].bytes));
@@ -254,7 +280,10 @@ TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances")
     bad.bytes[4] = std::byte{0xf0};
     REQUIRE(writer->write(bad.bytes, bad.key));
     std::vector<Seen> seen;
-    REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }));
+    REQUIRE(soon([&] {
+      take(*reader, seen);
+      return !seen.empty();
+    }));
     CHECK_FALSE(verify(*named, seen[0].bytes));
   }
 }
@@ -328,19 +357,23 @@ TEST_CASE("fastdds: a full reliable keep-all reader holds the writer up, which s
   CHECK(last.error().code == "bus.timed_out");
   CHECK(taken >= 10);
   std::vector<Seen> seen;
-  REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= taken; }));
+  REQUIRE(soon([&] {
+    take(*reader, seen);
+    return seen.size() >= taken;
+  }));
   for (std::uint32_t k = 0; k < taken; ++k) CHECK(seen[k].number() == k);
   CHECK(soon([&] { return bool(writer->write(payload(1000).bytes, {})); }));
 }
 
-TEST_CASE("fastdds: a writer without place for one more instance says so, however long it may wait; a disposal makes place") {
+TEST_CASE(
+    "fastdds: a writer without place for one more instance says so, however long it may wait; a disposal makes place") {
   const std::uint32_t domain = a_domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   for (const bool read : {false, true}) {
     CAPTURE(read);
     Qos qos;
     qos.history = History::keep_all;
-    qos.max_samples = 1 << 21;   // of which there is place for two instances
+    qos.max_samples = 1 << 21;  // of which there is place for two instances
     qos.max_blocking_s = forever;
     const auto writer = a.writer(keyed, qos, read ? "read" : "unread");
     std::unique_ptr<ReaderPort> reader;
@@ -370,8 +403,12 @@ TEST_CASE("fastdds: a writer without place for one more instance says so, howeve
     }
     if (!reader) continue;
     std::vector<Seen> seen;
-    CHECK(soon([&] { take(*reader, seen); return seen.size() >= 3 + 2 * (last - 2); }));
-    CHECK(std::count_if(seen.begin(), seen.end(), [](const Seen& one) { return one.info.state == InstanceState::disposed; }) == last - 2);
+    CHECK(soon([&] {
+      take(*reader, seen);
+      return seen.size() >= 3 + 2 * (last - 2);
+    }));
+    CHECK(std::count_if(seen.begin(), seen.end(),
+                        [](const Seen& one) { return one.info.state == InstanceState::disposed; }) == last - 2);
     CHECK(seen.back().number() == last);
   }
 }
@@ -399,7 +436,12 @@ TEST_CASE("fastdds: threads that share a writer without place are held up, and l
         }
       });
     std::vector<Seen> seen;
-    CHECK(soon([&] { take(*reader, seen); return seen.size() >= threads * each; }, 120));
+    CHECK(soon(
+        [&] {
+          take(*reader, seen);
+          return seen.size() >= threads * each;
+        },
+        120));
     for (auto& thread : writing) thread.join();
     for (const auto& why : failed) CHECK(why == "");
     std::vector<std::uint32_t> next(threads);
@@ -453,13 +495,20 @@ TEST_CASE("fastdds: partitions, with patterns on one side") {
   mark.partitions = {"node/n01?"};
   other.partitions = {"node/n018"};
   const auto writer = a.writer(plain, in);
-  const auto by_star = b.reader(plain, star), by_mark = b.reader(plain, mark), by_none = b.reader(plain, none), by_other = b.reader(plain, other);
+  const auto by_star = b.reader(plain, star), by_mark = b.reader(plain, mark), by_none = b.reader(plain, none),
+             by_other = b.reader(plain, other);
   REQUIRE(soon([&] { return writer->status().matched == 2; }));
   REQUIRE(soon([&] { return by_star->status().matched == 1 && by_mark->status().matched == 1; }));
   REQUIRE(writer->write(payload(1).bytes, {}));
   std::vector<Seen> seen;
-  CHECK(soon([&] { take(*by_star, seen); return seen.size() == 1; }));
-  CHECK(soon([&] { take(*by_mark, seen); return seen.size() == 2; }));
+  CHECK(soon([&] {
+    take(*by_star, seen);
+    return seen.size() == 1;
+  }));
+  CHECK(soon([&] {
+    take(*by_mark, seen);
+    return seen.size() == 2;
+  }));
   CHECK(by_none->status().matched == 0);
   CHECK(by_other->status().matched == 0);
   CHECK(writer->matched().size() == 2);
@@ -473,7 +522,8 @@ TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-lo
   {
     const auto writer = a.writer(plain, best);
     const auto reader = b.reader(plain);
-    // Once in some thousand times Fast DDS meets a peer twice, as one endpoint is made while the other is announced, and counts it twice.
+    // Once in some thousand times Fast DDS meets a peer twice, as one endpoint is made while the other is announced,
+    // and counts it twice.
     REQUIRE(soon([&] { return writer->status().incompatible >= 1 && reader->status().incompatible >= 1; }));
     CHECK(writer->status().incompatible_policy == "reliability");
     CHECK(reader->status().incompatible_policy == "reliability");
@@ -486,7 +536,10 @@ TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-lo
   for (std::uint32_t k = 0; k < 5; ++k) REQUIRE(writer->write(payload(k).bytes, {}));
   const auto late = b.reader(plain, lasting, "lasting");
   std::vector<Seen> seen;
-  REQUIRE(soon([&] { take(*late, seen); return seen.size() >= 2; }));
+  REQUIRE(soon([&] {
+    take(*late, seen);
+    return seen.size() >= 2;
+  }));
   CHECK(seen[0].number() == 3);
   CHECK(seen[1].number() == 4);
 }
@@ -510,7 +563,10 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
     const auto writer = a.writer(plain, qos);
     const auto reader = b.reader(plain, qos);
     REQUIRE(matched(*writer, *reader));
-    CHECK(soon([&] { writer->assert_liveliness(); return reader->status().alive == 1; }));
+    CHECK(soon([&] {
+      writer->assert_liveliness();
+      return reader->status().alive == 1;
+    }));
     CHECK(soon([&] { return reader->status().alive == 0 && reader->status().liveliness_lost >= 1; }));
     CHECK(soon([&] { return writer->status().liveliness_lost >= 1; }));
   }
@@ -529,9 +585,12 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
   }
 }
 
-TEST_CASE("fastdds: a server brings its domain's clients together, and no others; its port is its own; a backup is gone on from") {
+TEST_CASE(
+    "fastdds: a server brings its domain's clients together, and no others; its port is its own; a backup is gone on "
+    "from") {
   const std::uint32_t domain = a_domain();
-  const std::string folder = (std::filesystem::temp_directory_path() / ("sonde-test-fastdds-" + std::to_string(getpid()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("sonde-test-fastdds-" + std::to_string(getpid()))).string();
   Profile client = profile_of(TransportKind::udp4, domain);
   client.discovery.kind = DiscoveryKind::server;
   client.discovery.servers = {"127.0.0.1:" + std::to_string(30000 + getpid() % 20000)};
@@ -554,7 +613,7 @@ TEST_CASE("fastdds: a server brings its domain's clients together, and no others
   REQUIRE(matched(*writer, *reader));
   sleep_until(now_s() + 2);
   CHECK(apart->status().matched == 0);
-  CHECK(aside->status().matched == 0);   // nor is their own domain served
+  CHECK(aside->status().matched == 0);  // nor is their own domain served
   CHECK(writer->status().matched == 1);
   CHECK(reader->status().matched == 1);
   const auto knows = [](Here& one, Here& other) {
@@ -603,7 +662,8 @@ TEST_CASE("fastdds: what it cannot do is refused with words") {
     const auto refused = check(qos, "fastdds", fastdds()->caps());  // what the bus asks before it asks a module
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == "bus.unsupported");
-    CHECK(refused.error().what.find(order ? "order by source time" : "exclusive ownership with best effort") != std::string::npos);
+    CHECK(refused.error().what.find(order ? "order by source time" : "exclusive ownership with best effort") !=
+          std::string::npos);
   }
   Here a(profile_of(TransportKind::udp4, a_domain()));
   const auto writer = a.writer(plain);
@@ -635,7 +695,8 @@ TEST_CASE("fastdds: what a killed process leaves in /dev/shm is removed; what li
     std::error_code failed;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", failed))
       for (const unsigned offset : {0u, 10u, 11u})
-        n += entry.path().filename().string().find("fastrtps_port" + std::to_string(7400 + 250 * domain + offset)) != std::string::npos;
+        n += entry.path().filename().string().find("fastrtps_port" + std::to_string(7400 + 250 * domain + offset)) !=
+             std::string::npos;
     return n;
   };
   REQUIRE(port_files() > 0);

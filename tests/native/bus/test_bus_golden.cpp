@@ -24,7 +24,8 @@ std::string hex(Bytes bytes) {
 std::vector<std::byte> from_hex(std::string_view text) {
   std::vector<std::byte> out;
   const auto digit = [](char c) { return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10); };
-  for (std::size_t k = 0; k + 1 < text.size(); k += 2) out.push_back(static_cast<std::byte>(digit(text[k]) << 4 | digit(text[k + 1])));
+  for (std::size_t k = 0; k + 1 < text.size(); k += 2)
+    out.push_back(static_cast<std::byte>(digit(text[k]) << 4 | digit(text[k + 1])));
   return out;
 }
 

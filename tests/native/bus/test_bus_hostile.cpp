@@ -10,7 +10,8 @@ TEST_CASE("bus: a hundred thousand damaged samples and declarations are judged a
   const auto seeds = fuzz::seeds(SONDE_TEST_DATA "/bus/golden.txt");
   REQUIRE(seeds.size() == 626);
   const auto tally = fuzz::attack(seeds, 100'000, 20261127);
-  CHECK_MESSAGE(tally.wrong.empty(), tally.wrong, " of ", std::string(reinterpret_cast<const char*>(tally.input.data()), tally.input.size()));
+  CHECK_MESSAGE(tally.wrong.empty(), tally.wrong, " of ",
+                std::string(reinterpret_cast<const char*>(tally.input.data()), tally.input.size()));
   CHECK(tally.samples + tally.declarations == 100'000);
   // Neither all refused nor all let pass: the damage is of the kind that matters.
   CHECK(tally.verified > tally.samples / 20);

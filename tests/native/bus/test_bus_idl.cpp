@@ -26,7 +26,9 @@ TypePtr only(std::string_view text, const std::string& name) {
 }
 
 /// Of "struct S { …; };"
-TypePtr field_of(const std::string& declaration) { return only("struct S { " + declaration + "; };", "S")->fields.at(0).type; }
+TypePtr field_of(const std::string& declaration) {
+  return only("struct S { " + declaration + "; };", "S")->fields.at(0).type;
+}
 
 bool refuses(std::string_view text, std::string_view what, std::string_view hint = "") {
   const auto types = parse_idl(text, "t.idl");
@@ -35,7 +37,8 @@ bool refuses(std::string_view text, std::string_view what, std::string_view hint
     return false;
   }
   CHECK(types.error().code == "bus.bad_idl");
-  const bool found = types.error().what.find(what) != std::string::npos && types.error().hint.find(hint) != std::string::npos;
+  const bool found =
+      types.error().what.find(what) != std::string::npos && types.error().hint.find(hint) != std::string::npos;
   if (!found) MESSAGE("said: ", types.error().what, " (", types.error().hint, ")");
   return found;
 }
@@ -59,11 +62,16 @@ struct Folder {
 }  // namespace
 
 TEST_CASE("bus: every primitive has its kind, in both ways to write integers") {
-  const std::pair<const char*, Kind> all[] = {
-      {"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},          {"int8", Kind::int8},         {"uint8", Kind::uint8},
-      {"short", Kind::int16},     {"int16", Kind::int16},   {"unsigned short", Kind::uint16}, {"uint16", Kind::uint16},     {"long", Kind::int32},
-      {"int32", Kind::int32},     {"unsigned long", Kind::uint32}, {"uint32", Kind::uint32}, {"long long", Kind::int64},   {"int64", Kind::int64},
-      {"unsigned long long", Kind::uint64}, {"uint64", Kind::uint64}, {"float", Kind::float32}, {"double", Kind::float64}, {"string", Kind::string}};
+  const std::pair<const char*, Kind> all[] = {{"boolean", Kind::boolean}, {"octet", Kind::octet},
+                                              {"char", Kind::char8},      {"int8", Kind::int8},
+                                              {"uint8", Kind::uint8},     {"short", Kind::int16},
+                                              {"int16", Kind::int16},     {"unsigned short", Kind::uint16},
+                                              {"uint16", Kind::uint16},   {"long", Kind::int32},
+                                              {"int32", Kind::int32},     {"unsigned long", Kind::uint32},
+                                              {"uint32", Kind::uint32},   {"long long", Kind::int64},
+                                              {"int64", Kind::int64},     {"unsigned long long", Kind::uint64},
+                                              {"uint64", Kind::uint64},   {"float", Kind::float32},
+                                              {"double", Kind::float64},  {"string", Kind::string}};
   for (const auto& [text, kind] : all) CHECK(field_of(std::string(text) + " f")->kind == kind);
 }
 
@@ -80,7 +88,8 @@ TEST_CASE("bus: bounds, dimensions, sequences of sequences") {
     CHECK(list->element->kind == Kind::sequence);
     CHECK(list->element->element->bound == 4);
   }
-  const auto types = only("typedef octet Mac[6]; typedef Mac Pair[2]; struct S { Pair a; sequence<Mac> b; Mac c, d[2]; };", "S");
+  const auto types =
+      only("typedef octet Mac[6]; typedef Mac Pair[2]; struct S { Pair a; sequence<Mac> b; Mac c, d[2]; };", "S");
   CHECK(types->fields[0].type->bound == 12);
   CHECK(types->fields[1].type->element->bound == 6);
   CHECK(types->fields[2].type->bound == 6);
@@ -126,7 +135,11 @@ TEST_CASE("bus: modules, bases, enumerations, keys and units") {
 }
 
 TEST_CASE("bus: constants of all kinds, and what can be computed") {
-  const auto bound = [](const std::string& expression) { return only("const long A = 5; enum E { zero, one }; struct S { string<" + expression + "> f; };", "S")->fields[0].type->bound; };
+  const auto bound = [](const std::string& expression) {
+    return only("const long A = 5; enum E { zero, one }; struct S { string<" + expression + "> f; };", "S")
+        ->fields[0]
+        .type->bound;
+  };
   CHECK(bound("A") == 5);
   CHECK(bound("::A * 2 + one") == 11);
   CHECK(bound("-(-7)") == 7);
@@ -135,7 +148,9 @@ TEST_CASE("bus: constants of all kinds, and what can be computed") {
   CHECK(bound("~0 + 3") == 2);
   CHECK(bound("256 >> 2") == 64);
   CHECK(bound("(256 >> A)") == 8);
-  parse("const float PI = -3.5e0f; const double E = 2; const string S = \"a\\n\"; const char C = '\\''; const boolean B = TRUE; struct T { octet o; };");
+  parse(
+      "const float PI = -3.5e0f; const double E = 2; const string S = \"a\\n\"; const char C = '\\''; const boolean B "
+      "= TRUE; struct T { octet o; };");
 }
 
 TEST_CASE("bus: names that are keywords are escaped") {
@@ -147,22 +162,28 @@ TEST_CASE("bus: names that are keywords are escaped") {
 }
 
 TEST_CASE("bus: a keylist is as good as @key") {
-  const auto types = parse("module m { struct S { long a, b; string c; }; \n#pragma keylist S a c\n struct T { @key S s; }; };");
+  const auto types =
+      parse("module m { struct S { long a, b; string c; }; \n#pragma keylist S a c\n struct T { @key S s; }; };");
   CHECK(types.at("m::S")->fields[0].key);
   CHECK_FALSE(types.at("m::S")->fields[1].key);
   CHECK(types.at("m::S")->fields[2].key);
   CHECK(types.at("m::T")->fields[0].type->fields[2].key);
-  CHECK(refuses("struct S { long abc; };\n#pragma keylist S abd\n", "t.idl:2: #pragma keylist: 'S' has no field 'abd' (nearest: abc)"));
+  CHECK(refuses("struct S { long abc; };\n#pragma keylist S abd\n",
+                "t.idl:2: #pragma keylist: 'S' has no field 'abd' (nearest: abc)"));
   CHECK(refuses("struct S { @key long a; };\n#pragma keylist S a\n", "has keys already"));
   CHECK(refuses("struct S { sequence<long> a; };\n#pragma keylist S a\n", "S.a is part of the key and a sequence"));
   CHECK(refuses("struct S {\n#pragma keylist S a\n long a; };", "within a structure"));
 }
 
 TEST_CASE("bus: what it writes it reads again") {
-  for (const char* text : {"struct S { boolean a; octet b; char c; int8 d; uint8 e; short f; unsigned short g; long h; unsigned long i; long long j; unsigned long long k; float l; double m; string n; string<3> o; };",
-                           "module a { module b { enum E { x, y, z }; struct I { @key E e; @unit(\"m/s\\\\\\\"\") float v; }; }; struct S { b::I one; sequence<b::I, 4> many; }; };",
-                           "enum E { @value(-3) x, @value(9) y }; module a { struct S { @key E e[2][2]; }; };",
-                           "module m { typedef long Row[3]; typedef sequence<Row, 7> Rows[2]; struct S { sequence<Rows> a; sequence<sequence<string<2>>> b[3]; @key string c[4]; }; };"}) {
+  for (const char* text :
+       {"struct S { boolean a; octet b; char c; int8 d; uint8 e; short f; unsigned short g; long h; unsigned long i; "
+        "long long j; unsigned long long k; float l; double m; string n; string<3> o; };",
+        "module a { module b { enum E { x, y, z }; struct I { @key E e; @unit(\"m/s\\\\\\\"\") float v; }; }; struct S "
+        "{ b::I one; sequence<b::I, 4> many; }; };",
+        "enum E { @value(-3) x, @value(9) y }; module a { struct S { @key E e[2][2]; }; };",
+        "module m { typedef long Row[3]; typedef sequence<Row, 7> Rows[2]; struct S { sequence<Rows> a; "
+        "sequence<sequence<string<2>>> b[3]; @key string c[4]; }; };"}) {
     const auto types = parse(text);
     const std::string which = types.contains("S") ? "S" : types.contains("a::S") ? "a::S" : "m::S";
     const Type& type = *types.at(which);
@@ -176,9 +197,13 @@ TEST_CASE("bus: what it writes it reads again") {
 
 TEST_CASE("bus: files include files, each once, and guards are known") {
   const Folder folder;
-  folder.put("parts/types.idl", "#ifndef TYPES\n#define TYPES\n#include \"more.idl\"\nmodule p { struct In { M m; }; };\n#endif\n");
-  folder.put("parts/more.idl", "#pragma once\nenum M { a };\n#ifdef NOWHERE\nthis is not read @@@\n#else\nenum N { b };\n#endif\n");
-  const std::string path = folder.put("top.idl", "#include \"parts/types.idl\"\n#include \"parts/more.idl\"\n#include \"parts/types.idl\"\nstruct S { p::In in; };\n");
+  folder.put("parts/types.idl",
+             "#ifndef TYPES\n#define TYPES\n#include \"more.idl\"\nmodule p { struct In { M m; }; };\n#endif\n");
+  folder.put("parts/more.idl",
+             "#pragma once\nenum M { a };\n#ifdef NOWHERE\nthis is not read @@@\n#else\nenum N { b };\n#endif\n");
+  const std::string path = folder.put("top.idl",
+                                      "#include \"parts/types.idl\"\n#include \"parts/more.idl\"\n#include "
+                                      "\"parts/types.idl\"\nstruct S { p::In in; };\n");
   const auto types = load_idl(path);
   REQUIRE_MESSAGE(bool(types), types.error().what);
   CHECK((*types).size() == 4);
@@ -201,11 +226,13 @@ TEST_CASE("bus: files include files, each once, and guards are known") {
 
 TEST_CASE("bus: errors name the line, what was found and what is allowed") {
   CHECK(refuses("struct S {\n\n  wstring a;\n};", "t.idl:3: 'wstring' is not carried", "string"));
-  CHECK(refuses("union U switch (long) { case 1: long a; };", "t.idl:1: expected a declaration, found 'union', which is not carried", "module, struct"));
+  CHECK(refuses("union U switch (long) { case 1: long a; };",
+                "t.idl:1: expected a declaration, found 'union', which is not carried", "module, struct"));
   CHECK(refuses("interface I {};", "'interface', which is not carried"));
   CHECK(refuses("struct S { long double a; };", "long double is not carried"));
   CHECK(refuses("struct S { map<long, long> a; };", "'map' is not carried"));
-  CHECK(refuses("struct S { @optional long a; };", "@optional is not carried: every field is in every sample", "@key, @unit"));
+  CHECK(refuses("struct S { @optional long a; };", "@optional is not carried: every field is in every sample",
+                "@key, @unit"));
   CHECK(refuses("@mutable struct S { long a; };", "@mutable is not carried: structures are final"));
   CHECK(refuses("@extensibility(APPENDABLE) struct S { long a; };", "@extensibility is not carried"));
   parse("@extensibility(FINAL) struct S { long a; };");
@@ -223,8 +250,10 @@ TEST_CASE("bus: errors name the line, what was found and what is allowed") {
   CHECK(refuses("struct S { long a = 3; };", "default value"));
   CHECK(refuses("struct S { };", "S has no field"));
   CHECK(refuses("struct S { long a; string A; };", "'a' and 'A' have one name"));
-  CHECK(refuses("struct A { long a; };\nstruct A { long a; };", "t.idl:2: 'A' is declared already, as a type, at t.idl:1"));
-  CHECK(refuses("enum E { on };\nenum F { On };", "'On' is declared already, as an enumerator spelled 'on', at t.idl:1"));
+  CHECK(refuses("struct A { long a; };\nstruct A { long a; };",
+                "t.idl:2: 'A' is declared already, as a type, at t.idl:1"));
+  CHECK(
+      refuses("enum E { on };\nenum F { On };", "'On' is declared already, as an enumerator spelled 'on', at t.idl:1"));
   CHECK(refuses("enum E { a = 3 };", "'a = …' is not IDL", "@value"));
   CHECK(refuses("enum E { a, @value(0) b };", "has the value 0, as another has"));
   CHECK(refuses("enum E { @value(2147483647) a, b };", "'b' has the value 2147483648"));
@@ -247,7 +276,8 @@ TEST_CASE("bus: errors name the line, what was found and what is allowed") {
   CHECK(refuses("const long long L = 1 << 64;", "shifted by 64"));
   CHECK(refuses("const long L = 99999999999999999999;", "is no number of 64 bits"));
   CHECK(refuses("const long L = 08;", "'08' is no number"));
-  CHECK(refuses("struct S { long a; }; struct T { struct X { long b; } a; };", "'struct' is not allowed as the type", "declare it by itself"));
+  CHECK(refuses("struct S { long a; }; struct T { struct X { long b; } a; };", "'struct' is not allowed as the type",
+                "declare it by itself"));
   CHECK(refuses("struct B { long a; }; struct S : C { long b; };", "nothing is called 'C'"));
   CHECK(refuses("struct B { long a; }; struct S : B { long a; };", "'a' and 'a' have one name"));
   CHECK(refuses("/* no end", "t.idl:1: a comment that begins here does not end"));
@@ -283,7 +313,8 @@ TEST_CASE("bus: declarations without end are stopped") {
   CHECK(refuses(text + " b; };", "more than 255 letters"));
   CHECK(refuses(std::string(limit::idl_bytes + 1, ' '), "4 MiB"));
   text = "typedef sequence<long> T0;\n";
-  for (int k = 1; k < 50'000; ++k) text += "typedef sequence<T" + std::to_string(k - 1) + "> T" + std::to_string(k) + ";\n";
+  for (int k = 1; k < 50'000; ++k)
+    text += "typedef sequence<T" + std::to_string(k - 1) + "> T" + std::to_string(k) + ";\n";
   CHECK(refuses(text, "t.idl:16: T15.element[][][][][][][][][][][][][][][][] lies deeper than 16"));
   // Each structure holds two of the one before.
   text = "struct S0 { long a; };\n";

@@ -11,10 +11,14 @@ namespace {
 
 /// A machine that has a bit of everything.
 const std::vector<Address> machine{
-    {"lo", "127.0.0.1", false, true, false, 1, 8},          {"eth0", "10.1.2.3", false, false, false, 2, 16},
-    {"eth0", "10.9.2.3", false, false, false, 2, 24},       {"ib0", "192.168.7.1", false, false, false, 3, 24},
-    {"lo", "::1", true, true, false, 1, 128},               {"eth0", "fd00::3", true, false, false, 2, 64},
-    {"eth0", "fe80::a:b", true, false, true, 2, 64},        {"wg0", "fe80::c:d", true, false, true, 4, 64},
+    {"lo", "127.0.0.1", false, true, false, 1, 8},
+    {"eth0", "10.1.2.3", false, false, false, 2, 16},
+    {"eth0", "10.9.2.3", false, false, false, 2, 24},
+    {"ib0", "192.168.7.1", false, false, false, 3, 24},
+    {"lo", "::1", true, true, false, 1, 128},
+    {"eth0", "fd00::3", true, false, false, 2, 64},
+    {"eth0", "fe80::a:b", true, false, true, 2, 64},
+    {"wg0", "fe80::c:d", true, false, true, 4, 64},
     {"v4only", "172.16.0.1", false, false, false, 5, 20},
 };
 
@@ -86,9 +90,8 @@ TEST_CASE("a word that means nothing here is told, with what there is") {
 }
 
 TEST_CASE("what is no name, address or network is told") {
-  for (const char* word
-       : {"10.1.0.0/33", "10.1.0.0/", "10.1.0.0/x", "10.1.0.0/-1", "fd00::/129", "/8", "eth0/8", "", "a-name-that-is-too-long", "fe80::1%eth0",
-          "1:2"}) {
+  for (const char* word : {"10.1.0.0/33", "10.1.0.0/", "10.1.0.0/x", "10.1.0.0/-1", "fd00::/129", "/8", "eth0/8", "",
+                           "a-name-that-is-too-long", "fe80::1%eth0", "1:2"}) {
     CAPTURE(word);
     CHECK(refused(udp4, word).code == "bus.bad_profile");
   }
@@ -97,7 +100,8 @@ TEST_CASE("what is no name, address or network is told") {
 TEST_CASE("this machine has a loopback interface, and its words lead to it") {
   const auto here = machine_addresses();
   REQUIRE(here);
-  const auto lo = std::find_if((*here).begin(), (*here).end(), [](const Address& a) { return a.address == "127.0.0.1"; });
+  const auto lo =
+      std::find_if((*here).begin(), (*here).end(), [](const Address& a) { return a.address == "127.0.0.1"; });
   REQUIRE(lo != (*here).end());
   CHECK(lo->loopback);
   CHECK(lo->prefix == 8);
@@ -181,9 +185,8 @@ TEST_CASE("peers are hosts or addresses, with a number where one is meant") {
   CHECK(parsed("fd00::1") == Peer{"fd00::1", 0, true, true});
   CHECK(parsed("[fd00::1]:2") == Peer{"fd00::1", 2, true, true});
   CHECK(parsed("[::1]") == Peer{"::1", 0, true, true});
-  for (const char* word
-       : {"", ":4", "n001:", "n001:0", "n001:65536", "n001:-1", "n001:x", "n 1", "-n", "[10.1.2.3]:4", "[fd00::1", "[fd00::1]4", "[n001]:4", "1.2.3",
-          "10.1.2.300", "n001;rm", "a:b:c"}) {
+  for (const char* word : {"", ":4", "n001:", "n001:0", "n001:65536", "n001:-1", "n001:x", "n 1", "-n", "[10.1.2.3]:4",
+                           "[fd00::1", "[fd00::1]4", "[n001]:4", "1.2.3", "10.1.2.300", "n001;rm", "a:b:c"}) {
     CAPTURE(word);
     const auto peer = parse_peer(word);
     REQUIRE(!peer);

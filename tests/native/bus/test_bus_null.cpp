@@ -34,10 +34,12 @@ struct Here {
     REQUIRE(opened);
     port = std::move(*opened);
   }
-  std::unique_ptr<WriterPort> writer(const Qos& qos = {}, const TypePtr& type = plain, const std::string& topic = "topic") {
+  std::unique_ptr<WriterPort> writer(const Qos& qos = {}, const TypePtr& type = plain,
+                                     const std::string& topic = "topic") {
     return std::move(*port->writer(topic, type, qos));
   }
-  std::unique_ptr<ReaderPort> reader(const Qos& qos = {}, const TypePtr& type = plain, const std::string& topic = "topic") {
+  std::unique_ptr<ReaderPort> reader(const Qos& qos = {}, const TypePtr& type = plain,
+                                     const std::string& topic = "topic") {
     return std::move(*port->reader(topic, type, qos));
   }
 };
@@ -87,7 +89,8 @@ void wait_s(double s) { sleep_until(now_s() + s); }
 TEST_CASE("null: what is written is taken, in order, by every reader of the topic and nobody else") {
   Here a, b, elsewhere(78);
   auto writer = a.writer();
-  auto mine = a.reader(), theirs = b.reader(), other_topic = b.reader({}, plain, "other"), other_domain = elsewhere.reader(), other_type = b.reader({}, keyed);
+  auto mine = a.reader(), theirs = b.reader(), other_topic = b.reader({}, plain, "other"),
+       other_domain = elsewhere.reader(), other_type = b.reader({}, keyed);
   CHECK(writer->status().matched == 2);
   CHECK(writer->matched().size() == 2);
   for (std::uint32_t k = 0; k < 5; ++k) CHECK(write(*writer, k));
@@ -136,7 +139,7 @@ TEST_CASE("null: a reliable writer waits for a full keep_all reader, at most max
   const auto refused = write(*writer, 3);
   REQUIRE(!refused);
   CHECK(refused.error().code == "bus.timed_out");
-  CHECK(numbers(*quick).empty());   // what was refused reached nobody
+  CHECK(numbers(*quick).empty());  // what was refused reached nobody
   qos.max_blocking_s = 30;
   auto patient = here.writer(qos);
   std::thread later([&] {
@@ -153,7 +156,7 @@ TEST_CASE("null: a reliable writer waits for a full keep_all reader, at most max
     reader.reset();
     CHECK(numbers(*quick).size() == 3);
   });
-  CHECK(write(*patient, 9));        // a reader that goes is waited for no longer
+  CHECK(write(*patient, 9));  // a reader that goes is waited for no longer
   closes.join();
   Qos best_effort = qos;
   best_effort.reliability = Reliability::best_effort;
@@ -192,9 +195,22 @@ TEST_CASE("null: partitions, with wildcards on one side") {
     bool match;
   };
   const std::vector<Case> cases = {
-      {{}, {}, true},           {{"a"}, {}, false},        {{}, {"a"}, false},       {{"a"}, {"a"}, true},        {{"a", "b"}, {"b", "c"}, true},
-      {{"Node1"}, {"Node*"}, true}, {{"Node*"}, {"Node12"}, true}, {{"Node1"}, {"Node?"}, true}, {{"Node12"}, {"Node?"}, false}, {{"Node*"}, {"Node*"}, false},
-      {{"a/b/c"}, {"a*c"}, true}, {{"a/b/c"}, {"*b?c"}, true}, {{"abab"}, {"*ab"}, true}, {{"aba"}, {"*ab"}, false}, {{""}, {}, true}, {{}, {"*"}, true},
+      {{}, {}, true},
+      {{"a"}, {}, false},
+      {{}, {"a"}, false},
+      {{"a"}, {"a"}, true},
+      {{"a", "b"}, {"b", "c"}, true},
+      {{"Node1"}, {"Node*"}, true},
+      {{"Node*"}, {"Node12"}, true},
+      {{"Node1"}, {"Node?"}, true},
+      {{"Node12"}, {"Node?"}, false},
+      {{"Node*"}, {"Node*"}, false},
+      {{"a/b/c"}, {"a*c"}, true},
+      {{"a/b/c"}, {"*b?c"}, true},
+      {{"abab"}, {"*ab"}, true},
+      {{"aba"}, {"*ab"}, false},
+      {{""}, {}, true},
+      {{}, {"*"}, true},
   };
   Here here;
   for (const Case& c : cases) {
@@ -227,7 +243,7 @@ TEST_CASE("null: an instance that is disposed, or that nobody writes any more, i
   CHECK(seen[3].number == 1);
   CHECK(seen[0].info.writer == writer->guid());
   writer.reset();
-  CHECK(take(*reader).empty());     // 2 has a writer still
+  CHECK(take(*reader).empty());  // 2 has a writer still
   second.reset();
   seen = take(*reader);
   REQUIRE(seen.size() == 1);
@@ -300,7 +316,7 @@ TEST_CASE("null: a waiter loses no sample and no wake") {
   REQUIRE(waiter->attach(*reader, 7));
   CHECK(waiter->wait(Deadline::in_s(0.01)).empty());
   waiter->wake();
-  CHECK(waiter->wait(Deadline{}).empty());   // a wake before the wait counts
+  CHECK(waiter->wait(Deadline{}).empty());  // a wake before the wait counts
   Here other;
   auto stranger = other.reader();
   CHECK(!waiter->attach(*stranger, 8));

@@ -35,7 +35,8 @@ TEST_CASE("bus probe counters: a namespace of its own counts what is sent in it 
     int state;  // 1: no namespace can be had here
     std::uint64_t before, after, bytes;
   };
-  auto* seen = static_cast<Seen*>(::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* seen =
+      static_cast<Seen*>(::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(seen != MAP_FAILED);
   const pid_t pid = ::fork();
   if (pid == 0) {

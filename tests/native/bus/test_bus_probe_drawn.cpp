@@ -11,7 +11,7 @@ using namespace sonde::bus::probe;
 
 TEST_CASE("bus probe drawn: one of each stretch is kept and no period of the samples meets one of the choice") {
   Random chance(7);
-  const std::size_t n = 10'000, keep = 50, period = 100;   // a hundred clients with a hundred calls each
+  const std::size_t n = 10'000, keep = 50, period = 100;  // a hundred clients with a hundred calls each
   std::set<std::size_t> places;
   for (int k = 0; k < 20; ++k) {
     const auto found = drawn(n, keep, chance);

@@ -35,10 +35,14 @@ bool has(const std::string& text, std::string_view part) {
 }  // namespace
 
 TEST_CASE("bus probe options: a variant is a name with an implementation and what it is to use") {
-  const auto v = variant("mc=cyclonedds,transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,interfaces=eth0+10.1.0.0/16,unprotected=yes");
+  const auto v = variant(
+      "mc=cyclonedds,transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,"
+      "interfaces=eth0+10.1.0.0/16,unprotected=yes");
   CHECK(v.name == "mc");
   CHECK(v.implementation == "cyclonedds");
-  CHECK(v.options == "transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,interfaces=eth0+10.1.0.0/16,unprotected=yes");
+  CHECK(v.options ==
+        "transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,interfaces=eth0+10."
+        "1.0.0/16,unprotected=yes");
   CHECK(v.transport.kind == TransportKind::udp6);
   CHECK(v.transport.multicast == Multicast::all);
   CHECK(v.transport.receive_buffer_bytes == 1u << 20);
@@ -120,7 +124,8 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(has(refused(Case::parse("discovery:treatment=ring")), "star, all"));
 }
 
-TEST_CASE("bus probe options: every test gives something that a rule can wait for and says why a variant does not take it") {
+TEST_CASE(
+    "bus probe options: every test gives something that a rule can wait for and says why a variant does not take it") {
   for (const char* text : {"latency", "fanout", "throughput", "partitions", "discovery", "first", "calls"}) {
     const auto c = what(text);
     const auto gives = c.gives(), deciding = c.deciding();
@@ -165,7 +170,8 @@ TEST_CASE("bus probe options: the program's own") {
     args.insert(args.end(), more);
     return parse(args);
   };
-  auto o = with({"--domains", "5-9", "--budget-s", "1.5", "--namespace", "no", "--host", "n1", "--start", "ssh", "--start", "n1", "--host", "n2", "--interfaces", "eth0,10.1.0.0/16"});
+  auto o = with({"--domains", "5-9", "--budget-s", "1.5", "--namespace", "no", "--host", "n1", "--start", "ssh",
+                 "--start", "n1", "--host", "n2", "--interfaces", "eth0,10.1.0.0/16"});
   REQUIRE(o);
   CHECK(o->domain_first == 5);
   CHECK(o->domain_last == 9);
@@ -177,7 +183,9 @@ TEST_CASE("bus probe options: the program's own") {
   CHECK(o->hosts[1].start.empty());
   CHECK(o->interfaces.size() == 2);
   CHECK(o->across());
-  for (const auto& bad : {with({"--domains", "9-5"}), with({"--domains", "1-233"}), with({"--epoch-length", "0"}), with({"--burst-s", "0"}), with({"--budgets", "1"}), with({"--seed"}), with({"--start", "ssh"}), with({"--host", "n1", "--host", "n1"}),
+  for (const auto& bad : {with({"--domains", "9-5"}), with({"--domains", "1-233"}), with({"--epoch-length", "0"}),
+                          with({"--burst-s", "0"}), with({"--budgets", "1"}), with({"--seed"}),
+                          with({"--start", "ssh"}), with({"--host", "n1", "--host", "n1"}),
                           with({"--variant", "a=raw-udp"}), with({"--case", "latency"}), parse({"--dir", "/tmp/x"})}) {
     REQUIRE_FALSE(bad);
     CHECK(bad.error().code.starts_with("bus.bad_"));

@@ -26,7 +26,10 @@ using namespace sonde::bus::probe;
 
 namespace {
 
-std::string program() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/sonde-busprobe").string(); }
+std::string program() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/sonde-busprobe")
+      .string();
+}
 
 struct Folder {
   std::string path;
@@ -68,7 +71,9 @@ class Probe {
     ::close(in_);
     ::close(out_);
   }
-  void say(const std::string& line) { CHECK(::write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size())); }
+  void say(const std::string& line) {
+    CHECK(::write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
+  }
   /// Until it says `text`; false: it ended, or took two minutes.
   bool wait_for(const std::string& text) {
     const Deadline deadline = Deadline::in_s(120);
@@ -78,8 +83,7 @@ class Probe {
   }
   int end() {
     const Deadline deadline = Deadline::in_s(240);
-    while (read_some(deadline)) {
-    }
+    while (read_some(deadline)) {}
     int status = 0;
     REQUIRE(::waitpid(pid, &status, 0) == pid);
     over_ = true;
@@ -174,7 +178,9 @@ std::set<pid_t> children_of(pid_t parent) {
     const std::string stat{std::istreambuf_iterator<char>(file), {}};
     const auto bracket = stat.rfind(')');
     pid_t whose = 0;
-    if (bracket != std::string::npos && std::sscanf(stat.c_str() + bracket + 1, " %*c %d", &whose) == 1 && whose == parent) found.insert(std::stoi(name));
+    if (bracket != std::string::npos && std::sscanf(stat.c_str() + bracket + 1, " %*c %d", &whose) == 1 &&
+        whose == parent)
+      found.insert(std::stoi(name));
   }
   return found;
 }
@@ -190,10 +196,17 @@ std::string some_bus() {
 
 TEST_CASE("bus probe run: every test gives every quantity of the bus and of the machine's limits in the same epochs") {
   const Folder folder;
-  const std::vector<std::string> cases{"latency", "fanout:subscribers=3,processes=2", "throughput:subscribers=2", "partitions:treatment=wildcard,count=2",
-                                       "discovery:entities=3,steady=100ms", "first:treatment=pause,pause=5ms", "calls:clients=2,calls=10"};
-  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "shm=raw-shm", "--variant", "tcp=raw-tcp", "--variant", "none=null",
-                                "--variant", "absent=nodds", "--epochs", "2", "--epoch-length", "10", "--rule", "fixed:15"};
+  const std::vector<std::string> cases{"latency",
+                                       "fanout:subscribers=3,processes=2",
+                                       "throughput:subscribers=2",
+                                       "partitions:treatment=wildcard,count=2",
+                                       "discovery:entities=3,steady=100ms",
+                                       "first:treatment=pause,pause=5ms",
+                                       "calls:clients=2,calls=10"};
+  std::vector<std::string> args{
+      "run",       "--dir",          folder.path, "--variant", "bus=" + some_bus(), "--variant",    "shm=raw-shm",
+      "--variant", "tcp=raw-tcp",    "--variant", "none=null", "--variant",         "absent=nodds", "--epochs",
+      "2",         "--epoch-length", "10",        "--rule",    "fixed:15"};
   for (const auto& c : cases) args.insert(args.end(), {"--case", c});
   Probe probe(args);
   CHECK(probe.end() == 0);
@@ -213,7 +226,8 @@ TEST_CASE("bus probe run: every test gives every quantity of the bus and of the 
       CAPTURE(cases[c]);
       CAPTURE(v);
       const bool limit = v == 1 || v == 2;
-      const bool left_out = limit && (what->test == Test::partitions || what->test == Test::discovery || what->test == Test::calls);
+      const bool left_out =
+          limit && (what->test == Test::partitions || what->test == Test::discovery || what->test == Test::calls);
       for (const Q q : what->gives()) {
         CAPTURE(std::string(quantities[static_cast<std::size_t>(q)].name));
         const auto& s = r.series(v, c, q);
@@ -232,18 +246,21 @@ TEST_CASE("bus probe run: every test gives every quantity of the bus and of the 
   CHECK(r.series(0, 2, Q::message_rate).value.size() == 2 * r.series(0, 2, Q::message_rate).epochs.size());
   CHECK(r.series(0, 4, Q::make).value.size() == 3 * r.series(0, 4, Q::make).epochs.size());
   for (const double matched : r.series(0, 4, Q::matched).value) CHECK(matched == 1);
-  for (const double sent : r.series(3, 4, Q::datagrams).value) CHECK(sent == 0);   // null sends none, in a namespace of its own
+  for (const double sent : r.series(3, 4, Q::datagrams).value)
+    CHECK(sent == 0);  // null sends none, in a namespace of its own
   for (const double lost : r.series(0, 6, Q::lost).value) CHECK(lost == 0);
   for (const double wrong : r.series(0, 6, Q::mismatched).value) CHECK(wrong == 0);
   const auto &one_way = r.series(0, 0, Q::one_way), &rtt = r.series(0, 0, Q::rtt);
   REQUIRE(one_way.value.size() == rtt.value.size());
   for (std::size_t k = 0; k < rtt.value.size(); ++k) CHECK(one_way.value[k] < rtt.value[k]);
-  CHECK(r.series(0, 0, Q::rtt).decided == 1);   // fixed:15, of 20
+  CHECK(r.series(0, 0, Q::rtt).decided == 1);  // fixed:15, of 20
 }
 
 TEST_CASE("bus probe run: what is kept of many calls is of all the visit and not each client's first") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "none=null", "--case", "calls:clients=20,calls=500,processes=1", "--epochs", "1", "--epoch-length", "20", "--rule", "fixed:20"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "none=null", "--case",
+               "calls:clients=20,calls=500,processes=1", "--epochs", "1", "--epoch-length", "20", "--rule",
+               "fixed:20"});
   CHECK(probe.end() == 0);
   auto r = read(folder.path);
   const auto& rtt = r.series(0, 0, Q::rtt);
@@ -255,12 +272,13 @@ TEST_CASE("bus probe run: what is kept of many calls is of all the visit and not
 
 TEST_CASE("bus probe run: of several subscribers each one's way is told and the last is no shorter") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--case", "fanout:subscribers=3", "--epochs", "1", "--epoch-length", "30", "--burst-s", "5", "--rule", "fixed:30"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--case", "fanout:subscribers=3",
+               "--epochs", "1", "--epoch-length", "30", "--burst-s", "5", "--rule", "fixed:30"});
   CHECK(probe.end() == 0);
   auto r = read(folder.path);
   const auto &one = r.series(0, 0, Q::one_way), &last = r.series(0, 0, Q::last), &first = r.series(0, 0, Q::first);
   REQUIRE(last.value.size() == 30);
-  REQUIRE(one.value.size() == 30);   // of 90
+  REQUIRE(one.value.size() == 30);  // of 90
   for (std::size_t k = 0; k < 30; ++k) {
     if (std::isnan(one.value[k]) || std::isnan(last.value[k])) continue;
     // One of three subscribers of the k-th message.
@@ -272,8 +290,9 @@ TEST_CASE("bus probe run: of several subscribers each one's way is told and the 
 
 TEST_CASE("bus probe run: a program's first messages are told in their order and its first one alone as such") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "first", "--case", "first:treatment=steady", "--epochs", "3", "--epoch-length", "12", "--burst-s", "5",
-               "--rule", "fixed:3"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "first", "--case",
+               "first:treatment=steady", "--epochs", "3", "--epoch-length", "12", "--burst-s", "5", "--rule",
+               "fixed:3"});
   CHECK(probe.end() == 0);
   auto r = read(folder.path);
   const auto &rtt = r.series(0, 0, Q::rtt), &early = r.series(0, 0, Q::early);
@@ -292,7 +311,19 @@ TEST_CASE("bus probe run: where programs have another machine's clock discovery 
     return;
   }
   const Folder folder;
-  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--case", "discovery:entities=3,steady=0", "--epochs", "1", "--rule", "fixed:1", "--host", "localhost"};
+  std::vector<std::string> args{"run",
+                                "--dir",
+                                folder.path,
+                                "--variant",
+                                "bus=" + some_bus(),
+                                "--case",
+                                "discovery:entities=3,steady=0",
+                                "--epochs",
+                                "1",
+                                "--rule",
+                                "fixed:1",
+                                "--host",
+                                "localhost"};
   for (const auto& word : elsewhere) args.insert(args.end(), {"--start", word});
   Probe probe(args);
   CHECK(probe.end() == 0);
@@ -306,7 +337,8 @@ TEST_CASE("bus probe run: where programs have another machine's clock discovery 
 
 TEST_CASE("bus probe run: a beginning far ahead is another machine's and is not waited for") {
   Agent agent("");
-  const auto told = agent.answer(Talk("join").with("variant", "none=null").with("at_ns", now_ns() + std::int64_t{1'000'000} * 1'000'000'000));
+  const auto told = agent.answer(
+      Talk("join").with("variant", "none=null").with("at_ns", now_ns() + std::int64_t{1'000'000} * 1'000'000'000));
   const auto error = told.error();
   REQUIRE(error);
   CHECK(error->code == "bus.internal");
@@ -324,15 +356,23 @@ TEST_CASE("bus probe run: what a profile says is recorded and what stays on a ho
   const auto profile = [&](const std::string& name, const std::string& what) {
     return "<profile name=\"" + name + "\" domain=\"" + domain + "\" unprotected=\"yes\">" + what + "</profile>";
   };
-  std::ofstream(folder.path + "/bus.xml") << "<sonde-bus version=\"1\">" + profile("shm", "<transport kind=\"shared-memory\"/>") +
-                                                 profile("many", "<transport kind=\"udp4\" multicast=\"all\"/><discovery kind=\"peers\" peers=\"127.0.0.1:4\"/>") + "</sonde-bus>";
+  std::ofstream(folder.path + "/bus.xml")
+      << "<sonde-bus version=\"1\">" + profile("shm", "<transport kind=\"shared-memory\"/>") +
+             profile("many",
+                     "<transport kind=\"udp4\" multicast=\"all\"/><discovery kind=\"peers\" peers=\"127.0.0.1:4\"/>") +
+             "</sonde-bus>";
   const std::string at = "fastdds,profile=" + folder.path + "/bus.xml#";
-  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "mine=" + at + "shm", "--variant", "ours=" + at + "many", "--variant", "none=null", "--case", "latency",
-                                "--epochs", "1", "--epoch-length", "5", "--rule", "fixed:5"};
+  std::vector<std::string> args{
+      "run",       "--dir",     folder.path, "--variant", "mine=" + at + "shm", "--variant", "ours=" + at + "many",
+      "--variant", "none=null", "--case",    "latency",   "--epochs",           "1",         "--epoch-length",
+      "5",         "--rule",    "fixed:5"};
   Probe within(args);
   CHECK(within.end() == 0);
   auto r = read(folder.path);
-  CHECK(r.header.find(R"("transports":["shared-memory","udp4-multicast","in-process"],"discoveries":["simple","peers","simple"])") != std::string::npos);
+  CHECK(
+      r.header.find(
+          R"("transports":["shared-memory","udp4-multicast","in-process"],"discoveries":["simple","peers","simple"])") !=
+      std::string::npos);
   CHECK(all_positive(r.series(0, 0, Q::rtt).value));
 
   args.insert(args.end(), {"--host", "localhost", "--host", "127.0.0.1", "--start", "env", "--variant", "udp=raw-udp"});
@@ -346,8 +386,12 @@ TEST_CASE("bus probe run: what a profile says is recorded and what stays on a ho
 
 TEST_CASE("bus probe run: two names of this machine are hosts that reach each other by its loopback") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "udp=raw-udp", "--variant", "tcp=raw-tcp", "--variant", "shm=raw-shm", "--case", "latency",
-               "--case", "throughput", "--case", "fanout", "--epochs", "2", "--epoch-length", "10", "--rule", "fixed:15", "--host", "localhost", "--host", "127.0.0.1", "--start", "env"});
+  Probe probe({"run",         "--dir",       folder.path, "--variant",   "bus=" + some_bus(),
+               "--variant",   "udp=raw-udp", "--variant", "tcp=raw-tcp", "--variant",
+               "shm=raw-shm", "--case",      "latency",   "--case",      "throughput",
+               "--case",      "fanout",      "--epochs",  "2",           "--epoch-length",
+               "10",          "--rule",      "fixed:15",  "--host",      "localhost",
+               "--host",      "127.0.0.1",   "--start",   "env"});
   CHECK(probe.end() == 0);
   CHECK(probe.says("\"address\":\"127.0.0.1\""));
   CHECK(probe.says("shared memory does not leave a host"));
@@ -355,27 +399,33 @@ TEST_CASE("bus probe run: two names of this machine are hosts that reach each ot
   auto r = read(folder.path);
   for (const std::uint32_t v : {1u, 2u, some_bus() == "null" ? 1u : 0u}) {
     CHECK(all_positive(r.series(v, 0, Q::rtt).value));
-    CHECK(r.series(v, 0, Q::one_way).value.empty());     // clocks of two hosts
+    CHECK(r.series(v, 0, Q::one_way).value.empty());  // clocks of two hosts
     CHECK(all_positive(r.series(v, 1, Q::message_rate).value));
     CHECK(r.series(v, 2, Q::last).value.empty());
   }
   CHECK(r.series(3, 0, Q::rtt).value.empty());
 
-  Probe unknown({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost", "--host", "no-such-host.invalid"});
+  Probe unknown({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost",
+                 "--host", "no-such-host.invalid"});
   CHECK(unknown.end() == 3);
   CHECK(unknown.says("on the host localhost: the host 'no-such-host.invalid'"));
-  Probe absent({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost", "--host", "127.0.0.1", "--start", "/nonexistent/launcher"});
+  Probe absent({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost",
+                "--host", "127.0.0.1", "--start", "/nonexistent/launcher"});
   CHECK(absent.end() == 3);
   CHECK(absent.says("on the host 127.0.0.1"));
 }
 
-TEST_CASE("bus probe run: discovery of a star needs fewer datagrams by peers and by a server than by announcing to all, in the same shape") {
+TEST_CASE(
+    "bus probe run: discovery of a star needs fewer datagrams by peers and by a server than by announcing to all, in "
+    "the same shape") {
   const std::string bus = some_bus();
   if (bus == "null") {
     MESSAGE("skipped: no DDS in this build");
     return;
   }
-  std::vector<std::string> args{"run", "--dir", "", "--variant", "simple=" + bus, "--variant", "peers=" + bus + ",discovery=peers", "--epochs", "2", "--rule", "fixed:2"};
+  std::vector<std::string> args{
+      "run",      "--dir", "",       "--variant", "simple=" + bus, "--variant", "peers=" + bus + ",discovery=peers",
+      "--epochs", "2",     "--rule", "fixed:2"};
   if (const auto fastdds = find_implementation("fastdds"); fastdds && *fastdds)
     args.insert(args.end(), {"--variant", "own=fastdds", "--variant", "server=fastdds,discovery=server"});
   args.insert(args.end(), {"--case", "discovery:entities=16,steady=0"});
@@ -399,7 +449,9 @@ TEST_CASE("bus probe run: discovery of a star needs fewer datagrams by peers and
   if (args.size() > 16) CHECK(sent(3) * 3 < sent(2) * 2);
 }
 
-TEST_CASE("bus probe run: participants whose time is over before all have met are told by share, also where the budget is over first") {
+TEST_CASE(
+    "bus probe run: participants whose time is over before all have met are told by share, also where the budget is "
+    "over first") {
   const std::string bus = some_bus();
   if (bus == "null") {
     MESSAGE("skipped: no DDS in this build");
@@ -410,15 +462,15 @@ TEST_CASE("bus probe run: participants whose time is over before all have met ar
   // All name the first: it meets all, and they do not meet each other.
   std::ofstream(folder.path + "/hub.xml") << "<sonde-bus version=\"1\"><profile name=\"hub\" domain=\"" << domain
                                           << "\"><discovery kind=\"peers\" peers=\"127.0.0.1\"/></profile></sonde-bus>";
-  Probe probe({"run", "--dir", folder.path, "--variant", "hub=" + bus + ",profile=" + folder.path + "/hub.xml", "--case", "discovery:entities=4,treatment=all,within=1min",
-               "--budget-s", "1"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "hub=" + bus + ",profile=" + folder.path + "/hub.xml",
+               "--case", "discovery:entities=4,treatment=all,within=1min", "--budget-s", "1"});
   CHECK(probe.end() == 0);
   CHECK(probe.says("bus.not_matched"));
   CHECK(probe.said.find("bus.case_failed") == std::string::npos);
   auto r = read(folder.path);
   REQUIRE(r.series(0, 0, Q::matched).value.size() == 1);
   const double share = r.series(0, 0, Q::matched).value[0];
-  CHECK(share > 0.4);   // each matches itself and the first: 10 pairs of 16
+  CHECK(share > 0.4);  // each matches itself and the first: 10 pairs of 16
   CHECK(share < 1);
   REQUIRE(r.series(0, 0, Q::datagrams).value.size() == 1);
   CHECK(std::isnan(r.series(0, 0, Q::datagrams).value[0]));
@@ -430,10 +482,12 @@ TEST_CASE("bus probe run: participants whose time is over before all have met ar
 TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly all is") {
   const Folder folder;
   // A socket that holds a few messages, and a writer that nothing slows down.
-  Probe probe({"run", "--dir", folder.path, "--variant", "udp=raw-udp,receive-buffer=4KiB", "--case", "throughput:size=2KiB", "--epochs", "3", "--burst-s", "0.1"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "udp=raw-udp,receive-buffer=4KiB", "--case",
+               "throughput:size=2KiB", "--epochs", "3", "--burst-s", "0.1"});
   CHECK(probe.end() == 0);
   auto r = read(folder.path);
-  const auto &lost = r.series(0, 0, Q::lost).value, &rate = r.series(0, 0, Q::message_rate).value, &sent = r.series(0, 0, Q::publish_rate).value, &full = r.series(0, 0, Q::overflowed).value;
+  const auto &lost = r.series(0, 0, Q::lost).value, &rate = r.series(0, 0, Q::message_rate).value,
+             &sent = r.series(0, 0, Q::publish_rate).value, &full = r.series(0, 0, Q::overflowed).value;
   REQUIRE(lost.size() == 3);
   REQUIRE(rate.size() == 3);
   for (std::size_t k = 0; k < 3; ++k) {
@@ -446,7 +500,8 @@ TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly 
 
 TEST_CASE("bus probe run: it stops when told and keeps what it has") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "latency", "--rule", "fixed:100000",
+               "--cap", "100000"});
   REQUIRE(probe.wait_for("\"progress\""));
   probe.say("stop\n");
   CHECK(probe.end() == 0);
@@ -458,7 +513,8 @@ TEST_CASE("bus probe run: a killed probe leaves no program behind and a file tha
   const Folder folder;
   std::set<pid_t> started;
   {
-    Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "udp=raw-udp", "--case", "latency", "--case", "fanout:subscribers=2", "--rule", "fixed:100000"});
+    Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "udp=raw-udp", "--case",
+                 "latency", "--case", "fanout:subscribers=2", "--rule", "fixed:100000"});
     REQUIRE(probe.wait_for("\"epoch\":1"));
     started = children_of(probe.pid);
     CHECK(started.size() >= 4);
@@ -476,7 +532,8 @@ TEST_CASE("bus probe run: a killed probe leaves no program behind and a file tha
 
 TEST_CASE("bus probe run: a program that dies is told and made anew and does not end the others") {
   const Folder folder;
-  Probe probe({"run", "--dir", folder.path, "--variant", "a=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
+  Probe probe({"run", "--dir", folder.path, "--variant", "a=raw-shm", "--case", "latency", "--rule", "fixed:100000",
+               "--cap", "100000"});
   REQUIRE(probe.wait_for("\"epoch\":1"));
   const auto programs = children_of(probe.pid);
   REQUIRE(programs.size() == 2);

@@ -12,7 +12,12 @@ using namespace sonde::bus::probe;
 TEST_CASE("bus probe talk: what is said is heard whatever it holds") {
   Talk said("ping");
   const std::string odd = "a b\n%=\t\x7f,ü\r";
-  said.with("text", odd).with("n", 7u).with("yes", true).with("times", std::vector<double>{1e-9, std::nan(""), 0.1}).with("ids", std::vector<std::string>{"a.b", "c"}).with("none", "");
+  said.with("text", odd)
+      .with("n", 7u)
+      .with("yes", true)
+      .with("times", std::vector<double>{1e-9, std::nan(""), 0.1})
+      .with("ids", std::vector<std::string>{"a.b", "c"})
+      .with("none", "");
   const std::string line = said.line();
   CHECK(line.find('\n') == line.size() - 1);
   const auto heard = Talk::parse(std::string_view(line).substr(0, line.size() - 1));
@@ -42,7 +47,8 @@ TEST_CASE("bus probe talk: errors travel and nonsense is none") {
   CHECK(heard->error()->code == "bus.open");
   CHECK(heard->error()->hint == "try again");
   CHECK_FALSE(Talk::ok().error());
-  for (const char* bad : {"", " a=1", "ok word", "ok a=%", "ok a=%4", "ok a=%zz", "%2 a=1"}) CHECK_FALSE(Talk::parse(bad));
+  for (const char* bad : {"", " a=1", "ok word", "ok a=%", "ok a=%4", "ok a=%zz", "%2 a=1"})
+    CHECK_FALSE(Talk::parse(bad));
 }
 
 TEST_CASE("bus probe talk: lines come whole however they are cut and the end is told") {

@@ -37,20 +37,24 @@ Ends ends(const std::string& implementation) {
 
 }  // namespace
 
-TEST_CASE("bus probe ways: what is written arrives whole and in order by the bus and by each of the machine's own ways") {
+TEST_CASE(
+    "bus probe ways: what is written arrives whole and in order by the bus and by each of the machine's own ways") {
   for (const char* implementation : {"raw-udp", "raw-tcp", "raw-shm", "null"}) {
     CAPTURE(implementation);
     auto e = ends(implementation);
-    for (const std::size_t size : {std::size_t{32}, std::size_t{33}, std::size_t{4096}, std::size_t{60000}, std::size_t{3} << 20}) {
+    for (const std::size_t size :
+         {std::size_t{32}, std::size_t{33}, std::size_t{4096}, std::size_t{60000}, std::size_t{3} << 20}) {
       if (size > 65507 && std::string_view(implementation) == "raw-udp") continue;
       CAPTURE(size);
-      // Sums to more than the ring holds, one under way at a time: what a receiver has not taken yet must not matter here.
+      // Sums to more than the ring holds, one under way at a time: what a receiver has not taken yet must not matter
+      // here.
       const std::uint64_t many = size > 65507 ? 9 : 300;
       Message message(size);
       std::uint64_t next = 0, wrong = 0;
       const Receiver::Taker taker = [&](Bytes body) {
         MessageHead head{};
-        wrong += !Message::read(body, head) || head.index != next || body.size() != size || head.length != size - 32 || (size > 40 && body[size - 1] == std::byte{} && body[size - 2] == std::byte{});
+        wrong += !Message::read(body, head) || head.index != next || body.size() != size || head.length != size - 32 ||
+                 (size > 40 && body[size - 1] == std::byte{} && body[size - 2] == std::byte{});
         std::atomic_ref(next).fetch_add(1);
       };
       std::thread writer([&] {
@@ -102,12 +106,12 @@ TEST_CASE("bus probe ways: a board knows who has a message and takes no other fo
   REQUIRE(opened);
   SharedBoard &writer = **made, &reader = **opened;
   writer.begin(1, 5, 2);
-  reader.tell(0, 1, 4, 100);   // an old one
-  reader.tell(0, 2, 5, 100);   // of another burst
+  reader.tell(0, 1, 4, 100);  // an old one
+  reader.tell(0, 2, 5, 100);  // of another burst
   CHECK_FALSE(writer.wait(Deadline::in_s(0.01)));
   CHECK(writer.arrived_ns(0) == 0);
   reader.tell(0, 1, 5, 101);
-  reader.tell(0, 1, 5, 102);   // twice
+  reader.tell(0, 1, 5, 102);  // twice
   CHECK_FALSE(writer.wait(Deadline::in_s(0.01)));
   std::thread last([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));

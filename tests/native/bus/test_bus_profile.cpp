@@ -19,7 +19,8 @@ using namespace sonde::bus;
 
 namespace {
 
-const std::string with_types = R"(<types><struct name="t::Power"><field name="node" type="string" key="yes"/><field name="power_w" type="double" unit="W"/></struct></types>)";
+const std::string with_types =
+    R"(<types><struct name="t::Power"><field name="node" type="string" key="yes"/><field name="power_w" type="double" unit="W"/></struct></types>)";
 
 std::string around(const std::string& body, const std::string& attributes = "") {
   return "<sonde-bus version=\"1\">\n<profile name=\"p\" " + attributes + ">\n" + body + "\n</profile>\n</sonde-bus>\n";
@@ -58,8 +59,9 @@ bool same(const Profile& a, const Profile& b) {
   const auto same_topics = [&] {
     return a.topics.size() == b.topics.size() && std::all_of(a.topics.begin(), a.topics.end(), [&](const auto& entry) {
              const auto at = b.topics.find(entry.first);
-             return at != b.topics.end() && at->second.name == entry.second.name && at->second.type == entry.second.type &&
-                 at->second.writer == entry.second.writer && at->second.reader == entry.second.reader;
+             return at != b.topics.end() && at->second.name == entry.second.name &&
+                    at->second.type == entry.second.type && at->second.writer == entry.second.writer &&
+                    at->second.reader == entry.second.reader;
            });
   };
   CHECK(a.name == b.name);
@@ -96,7 +98,8 @@ class Folder {
 }  // namespace
 
 TEST_CASE("a profile has what its XML says") {
-  const Profile p = parsed(around(R"(
+  const Profile p = parsed(
+      around(R"(
     <transport kind="udp4" multicast="all" interfaces="10.1.0.0/16 eth1" receive-buffer="1MiB" send-buffer="64kB" max-message="1400"/>
     <discovery kind="peers" peers="n001 n[002-004]:2 [fd00::1]:3" announce="500ms" lease="1min 30s"/>
     <types>
@@ -114,7 +117,7 @@ TEST_CASE("a profile has what its XML says") {
       <writer latency-budget="2 ms" ownership="exclusive" strength="-3"/>
       <reader reliability="reliable" deadline="1.5 s" lifespan="forever" durability="transient-local" ownership="exclusive"/>
     </topic>)",
-                                 R"(implementation="fastdds" domain="232" participant="node manager" spin="100us" unprotected="yes")"));
+             R"(implementation="fastdds" domain="232" participant="node manager" spin="100us" unprotected="yes")"));
   CHECK(p.name == "p");
   CHECK(p.implementation == "fastdds");
   CHECK(p.domain == 232);
@@ -198,7 +201,8 @@ TEST_CASE("who a program is, its environment may say") {
 }
 
 TEST_CASE("security is six files, or a folder and who in it") {
-  const Profile p = parsed(around(R"(<security folder="/etc/keys" identity="node-manager" private-key="/root/key.pem"/>)"));
+  const Profile p =
+      parsed(around(R"(<security folder="/etc/keys" identity="node-manager" private-key="/root/key.pem"/>)"));
   REQUIRE(p.security);
   CHECK(p.security->identity_ca == "/etc/keys/identity_ca.pem");
   CHECK(p.security->permissions_ca == "/etc/keys/permissions_ca.pem");
@@ -209,40 +213,53 @@ TEST_CASE("security is six files, or a folder and who in it") {
   auto beside = parse_profile(around(R"(<security folder="keys" identity="a"/>)"), "", "/etc/sonde");
   REQUIRE(beside);
   CHECK(beside->security->certificate == "/etc/sonde/keys/a/cert.pem");
-  refuses(around(R"(<security folder="/etc/keys"/>)"), "bus.bad_profile", "bus.xml:3: <security> has a folder without an identity");
+  refuses(around(R"(<security folder="/etc/keys"/>)"), "bus.bad_profile",
+          "bus.xml:3: <security> has a folder without an identity");
   refuses(around(R"(<security identity="a"/>)"), "bus.bad_profile", "an identity without its folder");
   refuses(around(R"(<security certificate="c"/>)"), "bus.bad_profile", "<security> lacks identity-ca");
   refuses(around(R"(<security folder="/k" identity="../root"/>)"), "bus.bad_profile", "is no identity");
   refuses(around(R"(<security folder="/k" identity=".."/>)"), "bus.bad_profile", "is no identity");
-  refuses(around(R"(<security folder="/k" identity="i"/>)", "domain=\"231\""), "bus.bad_profile", "domain 231 cannot be secured: DDS Security's documents name domains 0 to 230", "take one of these");
+  refuses(around(R"(<security folder="/k" identity="i"/>)", "domain=\"231\""), "bus.bad_profile",
+          "domain 231 cannot be secured: DDS Security's documents name domains 0 to 230", "take one of these");
 }
 
 TEST_CASE("what is not known is named, with its line, what is near and what there is") {
   refuses(around("<transport kind=\"udp4\"\n  interface=\"eth0\"/>"), "bus.unknown_key",
           "bus.xml:4: <transport> has no attribute 'interface' (nearest: interfaces)", "kind, multicast, interfaces");
-  refuses(around("\n\n<transprot kind=\"udp4\"/>"), "bus.unknown_key", "bus.xml:5: <profile> has no element 'transprot' (nearest: transport)",
+  refuses(around("\n\n<transprot kind=\"udp4\"/>"), "bus.unknown_key",
+          "bus.xml:5: <profile> has no element 'transprot' (nearest: transport)",
           "it has: transport, discovery, security, types, topic");
-  refuses(around("<transport kind=\"UDP4\"/>"), "bus.bad_profile", "bus.xml:3: <transport> kind: 'UDP4' is none (nearest: udp4)",
-          "allowed: udp4, udp6, tcp4, shared-memory");
-  refuses(around("", "dmain=\"3\""), "bus.unknown_key", "bus.xml:2: <profile> has no attribute 'dmain' (nearest: domain)");
-  refuses(around(with_types + R"(<topic name="a" type="t::Power" reliabilty="reliable"/>)"), "bus.unknown_key", "'reliabilty' (nearest: reliability)");
-  refuses(around(with_types + R"(<topic name="a" type="t::Power"><writer reliability="besteffort"/></topic>)"), "bus.bad_profile", "<writer> reliability: 'besteffort' is none (nearest: best-effort)");
-  refuses(around(with_types + R"(<topic name="a" type="t::power"/>)"), "bus.bad_profile", "there is no structure 't::power' (nearest: t::Power)", "t::Power");
-  refuses(around(with_types + R"(<topic name="a" type="t::Power"><field name="x" type="octet"/></topic>)"), "bus.unknown_key", "<topic> has no element 'field'", "<field> stands in <struct>");
-  refuses(around(R"(<types><struct name="S"><field name="x" type="dubble"/></struct></types>)"), "bus.bad_profile", "'dubble' is no type that is declared before (nearest: double)");
+  refuses(around("<transport kind=\"UDP4\"/>"), "bus.bad_profile",
+          "bus.xml:3: <transport> kind: 'UDP4' is none (nearest: udp4)", "allowed: udp4, udp6, tcp4, shared-memory");
+  refuses(around("", "dmain=\"3\""), "bus.unknown_key",
+          "bus.xml:2: <profile> has no attribute 'dmain' (nearest: domain)");
+  refuses(around(with_types + R"(<topic name="a" type="t::Power" reliabilty="reliable"/>)"), "bus.unknown_key",
+          "'reliabilty' (nearest: reliability)");
+  refuses(around(with_types + R"(<topic name="a" type="t::Power"><writer reliability="besteffort"/></topic>)"),
+          "bus.bad_profile", "<writer> reliability: 'besteffort' is none (nearest: best-effort)");
+  refuses(around(with_types + R"(<topic name="a" type="t::power"/>)"), "bus.bad_profile",
+          "there is no structure 't::power' (nearest: t::Power)", "t::Power");
+  refuses(around(with_types + R"(<topic name="a" type="t::Power"><field name="x" type="octet"/></topic>)"),
+          "bus.unknown_key", "<topic> has no element 'field'", "<field> stands in <struct>");
+  refuses(around(R"(<types><struct name="S"><field name="x" type="dubble"/></struct></types>)"), "bus.bad_profile",
+          "'dubble' is no type that is declared before (nearest: double)");
   refuses("<sonde-bus version=\"1\" language=\"en\"><profile name=\"p\"/></sonde-bus>", "bus.unknown_key",
           "bus.xml:1: <sonde-bus> has no attribute 'language'");
   refuses("<dds version=\"1\"/>", "bus.unknown_key", "the first element is 'dds'", "<sonde-bus version=\"1\">");
-  refuses(around("<transport kind=\"udp4\"><locator/></transport>"), "bus.unknown_key", "<transport> has no element 'locator'", "it has none");
+  refuses(around("<transport kind=\"udp4\"><locator/></transport>"), "bus.unknown_key",
+          "<transport> has no element 'locator'", "it has none");
 }
 
 TEST_CASE("values out of bounds are named, with what is allowed") {
-  const auto topic = [](const std::string& qos) { return around(with_types + "<topic name=\"a\" type=\"t::Power\" " + qos + "/>"); };
+  const auto topic = [](const std::string& qos) {
+    return around(with_types + "<topic name=\"a\" type=\"t::Power\" " + qos + "/>");
+  };
   refuses(around("", "domain=\"233\""), "bus.bad_profile", "<profile> domain: '233'", "0 to 232");
   refuses(around("", "domain=\"-1\""), "bus.bad_profile", "'-1'");
   refuses(around("", "domain=\"1.5\""), "bus.bad_profile", "'1.5'");
   refuses(around("", "unprotected=\"true\""), "bus.bad_profile", "'true' is none", "yes, no");
-  for (const char* wrong : {"spin=\"yes\"", "spin=\"1s\"", "spin=\"-1us\""}) refuses(around("", wrong), "bus.bad_profile", "no time to look for", "100us");
+  for (const char* wrong : {"spin=\"yes\"", "spin=\"1s\"", "spin=\"-1us\""})
+    refuses(around("", wrong), "bus.bad_profile", "no time to look for", "100us");
   refuses(around("<transport kind=\"udp4\" receive-buffer=\"1M\"/>"), "bus.bad_profile", "ambiguous", "1MiB");
   refuses(around("<transport kind=\"udp4\" receive-buffer=\"100\"/>"), "bus.bad_profile", "out of bounds", "1 KiB");
   refuses(around("<transport kind=\"udp4\" max-message=\"70000\"/>"), "bus.bad_profile", "out of bounds", "65500 B");
@@ -262,44 +279,56 @@ TEST_CASE("values out of bounds are named, with what is allowed") {
   refuses(topic("user-data=\"" + std::string(213, 'x') + "\""), "bus.bad_profile", "213 B", "212");
   CHECK(parsed(topic("user-data=\"" + std::string(212, 'x') + "\"")).topics.at("a").writer.user_data.size() == 212);
   refuses(around(with_types + "<topic name=\"a b\" type=\"t::Power\"/>"), "bus.bad_name", "'a b'", "letters");
-  refuses(around(with_types + "<topic name=\"" + std::string(256, 'a') + "\" type=\"t::Power\"/>"), "bus.bad_profile", "256 B");
+  refuses(around(with_types + "<topic name=\"" + std::string(256, 'a') + "\" type=\"t::Power\"/>"), "bus.bad_profile",
+          "256 B");
   refuses("<sonde-bus version=\"2\"><profile name=\"p\"/></sonde-bus>", "bus.bad_profile", "<sonde-bus> version: '2'");
   refuses("<sonde-bus><profile name=\"p\"/></sonde-bus>", "bus.bad_profile", "<sonde-bus> lacks version");
 }
 
 TEST_CASE("what excludes each other is told") {
-  refuses(around("<transport kind=\"tcp4\" multicast=\"all\"/>"), "bus.bad_profile", "multicast=\"all\" is of udp4 and udp6");
+  refuses(around("<transport kind=\"tcp4\" multicast=\"all\"/>"), "bus.bad_profile",
+          "multicast=\"all\" is of udp4 and udp6");
   refuses(around("<transport kind=\"udp4\" port=\"7000\"/>"), "bus.bad_profile", "port is of tcp4");
-  refuses(around("<transport kind=\"shared-memory\" interfaces=\"eth0\"/>"), "bus.bad_profile", "shared memory has no interfaces");
-  refuses(around("<discovery kind=\"simple\" peers=\"n1\"/>"), "bus.bad_profile", "peers belongs to discovery kind=\"peers\"");
+  refuses(around("<transport kind=\"shared-memory\" interfaces=\"eth0\"/>"), "bus.bad_profile",
+          "shared memory has no interfaces");
+  refuses(around("<discovery kind=\"simple\" peers=\"n1\"/>"), "bus.bad_profile",
+          "peers belongs to discovery kind=\"peers\"");
   refuses(around("<discovery kind=\"peers\"/>"), "bus.bad_profile", "lacks the peers", "localhost:8");
   refuses(around("<discovery kind=\"peers\" peers=\"n1:121\"/>"), "bus.bad_profile", "121 participants");
   refuses(around("<discovery kind=\"peers\" peers=\"n1:x\"/>"), "bus.bad_profile", "'n1:x'");
   refuses(around("<discovery kind=\"server\"/>"), "bus.bad_profile", "lacks servers");
   refuses(around("<discovery kind=\"server\" servers=\"n1\"/>"), "bus.bad_profile", "'n1' has no port", "n1:11811");
-  refuses(around("<discovery kind=\"server\" servers=\"n1:11811\" backup=\"b\"/>"), "bus.bad_profile", "backup file is the server's");
-  refuses(around("<discovery kind=\"peers\" peers=\"n1\" serve=\"yes\"/>"), "bus.bad_profile", "serve belongs to discovery kind=\"server\"");
-  refuses(around("<types><struct name=\"S\"><field name=\"x\" type=\"octet\" array=\"2\" sequence=\"3\"/></struct></types>"), "bus.bad_profile",
-          "is an array and a sequence");
-  refuses(around("<types><struct name=\"S\"><field name=\"x\" type=\"octet\" bound=\"2\"/></struct></types>"), "bus.bad_profile", "bound",
-          "sequence=\"2\"");
+  refuses(around("<discovery kind=\"server\" servers=\"n1:11811\" backup=\"b\"/>"), "bus.bad_profile",
+          "backup file is the server's");
+  refuses(around("<discovery kind=\"peers\" peers=\"n1\" serve=\"yes\"/>"), "bus.bad_profile",
+          "serve belongs to discovery kind=\"server\"");
+  refuses(
+      around(
+          "<types><struct name=\"S\"><field name=\"x\" type=\"octet\" array=\"2\" sequence=\"3\"/></struct></types>"),
+      "bus.bad_profile", "is an array and a sequence");
+  refuses(around("<types><struct name=\"S\"><field name=\"x\" type=\"octet\" bound=\"2\"/></struct></types>"),
+          "bus.bad_profile", "bound", "sequence=\"2\"");
 }
 
 TEST_CASE("twice is once too often") {
-  refuses(around("<transport kind=\"udp4\"/><transport kind=\"udp4\"/>"), "bus.bad_profile", "<profile> has <transport> twice");
+  refuses(around("<transport kind=\"udp4\"/><transport kind=\"udp4\"/>"), "bus.bad_profile",
+          "<profile> has <transport> twice");
   refuses(around("<transport kind=\"udp4\" kind=\"udp6\"/>"), "bus.bad_profile", "<transport> has kind twice");
-  refuses(around(with_types + "<topic name=\"a\" type=\"t::Power\"/><topic name=\"a\" type=\"t::Power\"/>"), "bus.bad_profile",
-          "the topic a is declared twice");
-  refuses(around(with_types + "<topic name=\"a\" type=\"t::Power\"><reader/><reader/></topic>"), "bus.bad_profile", "<topic> has <reader> twice");
-  refuses(around(with_types + "<types><struct name=\"t::Power\"><field name=\"x\" type=\"octet\"/></struct></types>"), "bus.bad_profile",
-          "'t::Power' is declared twice, with other fields");
+  refuses(around(with_types + "<topic name=\"a\" type=\"t::Power\"/><topic name=\"a\" type=\"t::Power\"/>"),
+          "bus.bad_profile", "the topic a is declared twice");
+  refuses(around(with_types + "<topic name=\"a\" type=\"t::Power\"><reader/><reader/></topic>"), "bus.bad_profile",
+          "<topic> has <reader> twice");
+  refuses(around(with_types + "<types><struct name=\"t::Power\"><field name=\"x\" type=\"octet\"/></struct></types>"),
+          "bus.bad_profile", "'t::Power' is declared twice, with other fields");
   CHECK(parsed(around(with_types + with_types)).types.size() == 1);
-  refuses("<sonde-bus version=\"1\"><profile name=\"p\"/><profile name=\"p\"/></sonde-bus>", "bus.bad_profile", "the profile p is there twice");
+  refuses("<sonde-bus version=\"1\"><profile name=\"p\"/><profile name=\"p\"/></sonde-bus>", "bus.bad_profile",
+          "the profile p is there twice");
 }
 
 TEST_CASE("one of several profiles is chosen by its name; what stands beside them belongs to all") {
   const std::string two = "<sonde-bus version=\"1\">" + with_types +
-      "<topic name=\"all\" type=\"t::Power\"/><profile name=\"node\" domain=\"1\"><topic name=\"own\" type=\"t::Power\"/></profile><profile name=\"manager\" domain=\"2\"/>";
+                          "<topic name=\"all\" type=\"t::Power\"/><profile name=\"node\" domain=\"1\"><topic "
+                          "name=\"own\" type=\"t::Power\"/></profile><profile name=\"manager\" domain=\"2\"/>";
   CHECK(parsed(two + "</sonde-bus>", "node").domain == 1);
   CHECK(parsed(two + "</sonde-bus>", "manager").domain == 2);
   CHECK(parsed(two + "</sonde-bus>", "node").topics.size() == 2);
@@ -318,18 +347,21 @@ TEST_CASE("one of several profiles is chosen by its name; what stands beside the
 TEST_CASE("what is no XML is refused, with the line") {
   refuses("", "bus.bad_profile", "has no element");
   refuses("nothing", "bus.bad_profile", "text outside of the elements");
-  refuses("<sonde-bus version=\"1\">\n<profile name=\"p\">\n</sonde-bus>", "bus.bad_profile", "bus.xml:3: this is no XML");
+  refuses("<sonde-bus version=\"1\">\n<profile name=\"p\">\n</sonde-bus>", "bus.bad_profile",
+          "bus.xml:3: this is no XML");
   refuses("<sonde-bus version=\"1\"", "bus.bad_profile", "this is no XML");
-  refuses("<sonde-bus version=\"1\"><profile name=\"p\"/></sonde-bus><sonde-bus version=\"1\"/>", "bus.bad_profile", "a second element");
+  refuses("<sonde-bus version=\"1\"><profile name=\"p\"/></sonde-bus><sonde-bus version=\"1\"/>", "bus.bad_profile",
+          "a second element");
   refuses(around("some text"), "bus.bad_profile", "<profile> has text: ");
   refuses(around("<![CDATA[some text]]>"), "bus.bad_profile", "<profile> has text: 'some text'");
   refuses(around(std::string("a\0b", 3)), "bus.bad_profile", "NUL");
-  for (const char* bytes
-       : {"\xff", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80",
-          "\x80"}) refuses(around("<!-- " + std::string(bytes) + " -->"), "bus.bad_profile", "UTF-8");
+  for (const char* bytes :
+       {"\xff", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\x80"})
+    refuses(around("<!-- " + std::string(bytes) + " -->"), "bus.bad_profile", "UTF-8");
   refuses(around("", "participant=\"a&#10;b\""), "bus.bad_profile", "control character");
   CHECK(parsed("\xef\xbb\xbf<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- & &x; -->" +
-               around("<!-- <transprot/> -->", "participant=\"&lt;&amp;&#233;\u20ac\U0001f600\"")).participant == "<&\u00e9\u20ac\U0001f600");
+               around("<!-- <transprot/> -->", "participant=\"&lt;&amp;&#233;\u20ac\U0001f600\""))
+            .participant == "<&\u00e9\u20ac\U0001f600");
 }
 
 TEST_CASE("hostile XML is refused, or harmless") {
@@ -345,7 +377,8 @@ TEST_CASE("hostile XML is refused, or harmless") {
   for (int k = 0; k < 100000; ++k) deep += "</a>";
   refuses(around(deep), "bus.unknown_key", "<profile> has no element 'a'");
   refuses(around("", "participant=\"" + std::string(900000, 'x') + "\""), "bus.bad_profile", "900000 B");
-  refuses(around("<transport kind=\"udp4\" " + std::string(500000, 'k') + "=\"1\"/>"), "bus.unknown_key", "<transport> has no attribute 'kkkk");
+  refuses(around("<transport kind=\"udp4\" " + std::string(500000, 'k') + "=\"1\"/>"), "bus.unknown_key",
+          "<transport> has no attribute 'kkkk");
   CHECK(refused(around("<transport kind=\"udp4\" " + std::string(500000, 'k') + "=\"1\"/>")).what.size() < 300);
   refuses(around("<!--" + std::string(2 << 20, 'x') + "-->"), "bus.bad_profile", "allowed: up to 1 MiB");
   refuses(around("<discovery kind=\"peers\" peers=\"n[1-60000]\"/>"), "bus.bad_profile", "more than 4096 peers");
@@ -356,7 +389,9 @@ TEST_CASE("hostile XML is refused, or harmless") {
 }
 
 TEST_CASE("no cut or changed profile does more than be refused") {
-  const std::string whole = around(with_types + R"(<transport kind="udp4" interfaces="eth0"/><discovery kind="peers" peers="n[1-4]:2" lease="5s"/><topic name="a" type="t::Power" depth="3"><writer deadline="1s"/></topic><!-- c --><security folder="k" identity="i"/>)");
+  const std::string whole = around(
+      with_types +
+      R"(<transport kind="udp4" interfaces="eth0"/><discovery kind="peers" peers="n[1-4]:2" lease="5s"/><topic name="a" type="t::Power" depth="3"><writer deadline="1s"/></topic><!-- c --><security folder="k" identity="i"/>)");
   REQUIRE(parse_profile(whole));
   std::size_t refusals = 0;
   for (std::size_t n = 0; n < whole.size(); ++n) refusals += !parse_profile(whole.substr(0, n));
@@ -389,7 +424,8 @@ TEST_CASE("a profile's XML makes the same profile") {
   p.participant = "a <b> & \"c\" 'd' \u00e9";
   p.unprotected = true;
   p.transport = {TransportKind::tcp4, Multicast::none, {"eth0", "10.0.0.0/8"}, 123457, 65537, 1400, 7400};
-  p.discovery = {DiscoveryKind::server, {}, {"n1:11811", "[fd00::1]:11811"}, true, "/var/lib/sonde/backup.db", 0.1, 0.30000000000000004};
+  p.discovery = {DiscoveryKind::server, {}, {"n1:11811", "[fd00::1]:11811"}, true, "/var/lib/sonde/backup.db", 0.1,
+                 0.30000000000000004};
   p.security = Security{"/a", "/b", "/c", "/d", "/e", "/f"};
   Qos writer;
   writer.reliability = Reliability::best_effort;
@@ -409,9 +445,10 @@ TEST_CASE("a profile's XML makes the same profile") {
   writer.user_data = "x=1 y=2";
   const auto inner = structure("t::Inner", {{"x", primitive(Kind::octet), false, ""}});
   const auto mode = enumeration("t::Mode", {{"off", 0}, {"on", 5}});
-  const auto outer = structure("t::Outer",
-                               {{"name", string_type(), true, ""}, {"in", sequence_of(inner, 4), false, ""}, {"mode", mode, false, ""},
-                                {"w", primitive(Kind::float64), false, "W"}});
+  const auto outer = structure("t::Outer", {{"name", string_type(), true, ""},
+                                            {"in", sequence_of(inner, 4), false, ""},
+                                            {"mode", mode, false, ""},
+                                            {"w", primitive(Kind::float64), false, "W"}});
   p.types = {{"t::Inner", inner}, {"t::Outer", outer}, {"t::Mode", mode}};
   p.topics["same"] = {"same", "t::Outer", writer, writer};
   p.topics["differ"] = {"differ", "t::Inner", writer, Qos{}};
@@ -449,7 +486,9 @@ TEST_CASE("a profile made in a program is held to the same") {
 TEST_CASE("files are read beside the profile, and told when they are not there") {
   const Folder folder;
   folder.write("power.idl", "module t { struct Power { @key string node; @unit(\"W\") double power_w; }; };");
-  const std::string body = "<types idl=\"power.idl\"/><discovery kind=\"server\" servers=\"localhost:11811\" serve=\"yes\" backup=\"b.db\"/><security folder=\"keys\" identity=\"i\"/><topic name=\"a\" type=\"t::Power\"/>";
+  const std::string body =
+      "<types idl=\"power.idl\"/><discovery kind=\"server\" servers=\"localhost:11811\" serve=\"yes\" "
+      "backup=\"b.db\"/><security folder=\"keys\" identity=\"i\"/><topic name=\"a\" type=\"t::Power\"/>";
   auto loaded = load_profile(folder.write("bus.xml", around(body)));
   REQUIRE_MESSAGE(loaded, loaded.error().what);
   CHECK(equal(*loaded->types.at("t::Power"), *parsed(around(with_types)).types.at("t::Power")));
@@ -475,12 +514,15 @@ TEST_CASE("files are read beside the profile, and told when they are not there")
 }
 
 TEST_CASE("types may stand in the profile as IDL") {
-  const Profile p = parsed(around("<types><idl><![CDATA[struct S { sequence<double> x; };]]></idl><idl>struct T { sequence&lt;long&gt; x; };</idl></types><topic name=\"a\" type=\"S\"/>"));
+  const Profile p =
+      parsed(around("<types><idl><![CDATA[struct S { sequence<double> x; };]]></idl><idl>struct T { "
+                    "sequence&lt;long&gt; x; };</idl></types><topic name=\"a\" type=\"S\"/>"));
   CHECK(p.types.size() == 2);
   CHECK(p.types.at("S")->fields[0].type->element->kind == Kind::float64);
   const Error bad = refused(around("<types><idl>struct S { nothing x; };</idl></types>"));
   CHECK(bad.code == "bus.bad_idl");
-  refuses(around("<types><idl>struct S { <b/> };</idl></types>"), "bus.unknown_key", "<idl> has no element 'b'", "CDATA");
+  refuses(around("<types><idl>struct S { <b/> };</idl></types>"), "bus.unknown_key", "<idl> has no element 'b'",
+          "CDATA");
 }
 
 TEST_CASE("the manual and the parser know the same elements, attributes and words") {
@@ -519,10 +561,12 @@ TEST_CASE("the manual and the parser know the same elements, attributes and word
       attributes.insert(attribute.name);
       REQUIRE(sections[element.name].contains(attribute.name));
       const std::string& row = sections[element.name][attribute.name];
-      for (const auto& value : attribute.values) CHECK_MESSAGE(row.find("`" + value + "`") != std::string::npos, value, " is not in: ", row);
+      for (const auto& value : attribute.values)
+        CHECK_MESSAGE(row.find("`" + value + "`") != std::string::npos, value, " is not in: ", row);
       CHECK_MESSAGE((row.find("required") != std::string::npos) == attribute.required, row);
     }
-    for (const auto& [name, row] : sections[element.name]) CHECK_MESSAGE(attributes.contains(name), "the page has ", name);
+    for (const auto& [name, row] : sections[element.name])
+      CHECK_MESSAGE(attributes.contains(name), "the page has ", name);
   }
   for (const auto& [name, rows] : sections) CHECK_MESSAGE(known.contains(name), "the page has <", name, ">");
 }

@@ -36,10 +36,12 @@ struct Folder {
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-/// Names are looked for once in a process: what depends on the environment is a case of its own in a process of its own.
+/// Names are looked for once in a process: what depends on the environment is a case of its own in a process of its
+/// own.
 void run_alone(const std::string& name, const std::string& folders) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "SONDE_BUS_MODULES='" + folders + "' '" + self + "' --no-skip --minimal=false -tc='" + name + "' 2>&1";
+  const std::string command =
+      "SONDE_BUS_MODULES='" + folders + "' '" + self + "' --no-skip --minimal=false -tc='" + name + "' 2>&1";
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe);
   std::string said;
@@ -81,8 +83,9 @@ TEST_CASE("registry: a name that is none is told, with the nearest and what ther
   CHECK(!find_implementation(std::string(100000, 'x')));
 }
 
-TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") { run_alone("alone: wrong modules",
-    SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") {
+  run_alone("alone: wrong modules", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: wrong modules" * doctest::skip()) {
   const auto why = [](const std::string& stem) {
     for (const auto& error : broken_modules())
@@ -93,7 +96,8 @@ TEST_CASE("alone: wrong modules" * doctest::skip()) {
       }
     return std::string();
   };
-  CHECK(has(why("abi"), "it was built for interface " + std::to_string(module_abi + 1) + ", this is " + std::to_string(module_abi)));
+  CHECK(has(why("abi"), "it was built for interface " + std::to_string(module_abi + 1) + ", this is " +
+                            std::to_string(module_abi)));
   CHECK(has(why("throws"), "threw an exception: no module today"));
   CHECK(has(why("nothing"), "gave nothing"));
   CHECK(has(why("symbol"), "it has no symbol sonde_bus_module"));
@@ -111,8 +115,9 @@ TEST_CASE("alone: wrong modules" * doctest::skip()) {
   CHECK(has(other.error().hint, "sonde-bus-abi.so"));
 }
 
-TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") { run_alone("alone: a module",
-    SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") {
+  run_alone("alone: a module", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: a module" * doctest::skip()) {
   std::signal(SIGTERM, SIG_IGN);
   const auto entry = find_implementation("mock");
@@ -124,7 +129,9 @@ TEST_CASE("alone: a module" * doctest::skip()) {
   CHECK(std::count(names.begin(), names.end(), "mock") == 1);
 }
 
-TEST_CASE("registry: only the module that is named is loaded") { run_alone("alone: one module", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: only the module that is named is loaded") {
+  run_alone("alone: one module", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: one module" * doctest::skip()) {
   const auto loaded = [](const std::string& stem) {
     std::ifstream maps("/proc/self/maps");
@@ -146,7 +153,8 @@ TEST_CASE("registry: folders that have nothing are told, files that are no libra
   const Folder folder;
   std::filesystem::create_directory(folder.path + "/empty");
   std::ofstream(folder.path + "/sonde-bus-text.so") << "this is no library";
-  run_alone("alone: folders", folder.path + ":" + folder.path + "/empty:" + folder.path + "/none::" + folder.path + "/sonde-bus-text.so");
+  run_alone("alone: folders",
+            folder.path + ":" + folder.path + "/empty:" + folder.path + "/none::" + folder.path + "/sonde-bus-text.so");
 }
 TEST_CASE("alone: folders" * doctest::skip()) {
   std::string all;
@@ -163,8 +171,9 @@ TEST_CASE("alone: folders" * doctest::skip()) {
   CHECK(text.error().code == "bus.bad_module");
 }
 
-TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") { run_alone("alone: what it cannot",
-                                                                                                    SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") {
+  run_alone("alone: what it cannot", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: what it cannot" * doctest::skip()) {
   const Caps mock = (*find_implementation("mock"))->caps();
   const auto refusal = [&](const std::function<void(Profile&)>& ask) {
@@ -176,7 +185,8 @@ TEST_CASE("alone: what it cannot" * doctest::skip()) {
     const auto said = check(profile, "mock", mock);
     return said ? Error{} : said.error();
   };
-  CHECK(has(refusal([](Profile& p) { p.transport.kind = TransportKind::udp6; }).what, "mock cannot do what is asked for: transport udp6"));
+  CHECK(has(refusal([](Profile& p) { p.transport.kind = TransportKind::udp6; }).what,
+            "mock cannot do what is asked for: transport udp6"));
   CHECK(has(refusal([](Profile& p) { p.transport.kind = TransportKind::shared_memory; }).what, "shared-memory"));
   CHECK(has(refusal([](Profile& p) { p.transport.multicast = Multicast::all; }).what, "multicast"));
   CHECK(has(refusal([](Profile& p) { p.discovery.kind = DiscoveryKind::peers; }).what, "peers"));
@@ -189,7 +199,8 @@ TEST_CASE("alone: what it cannot" * doctest::skip()) {
   CHECK(has(durable.what, "topic a: mock cannot do what is asked for: durability transient-local"));
   CHECK(has(durable.hint, "null"));
   CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.partitions = {"a"}; }).what, "partitions"));
-  CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.liveliness = Liveliness::manual_by_topic; }).what, "liveliness"));
+  CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.liveliness = Liveliness::manual_by_topic; }).what,
+            "liveliness"));
   CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.lease_s = 3; }).what, "liveliness"));
   CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.deadline_s = 3; }).what, "deadline"));
   CHECK(has(refusal([](Profile& p) { p.topics["a"].reader.lifespan_s = 3; }).what, "lifespan"));
@@ -214,7 +225,9 @@ TEST_CASE("alone: what it cannot" * doctest::skip()) {
   CHECK(has(unguarded.error().hint, "mock"));
 }
 
-TEST_CASE("registry: what a module throws, and what it does not give, are errors") { run_alone("alone: a module throws", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: what a module throws, and what it does not give, are errors") {
+  run_alone("alone: a module throws", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: a module throws" * doctest::skip()) {
   const auto thrown = Bus::open(on_domain(1), "mock");
   REQUIRE(!thrown);
@@ -241,7 +254,9 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
   CHECK(has((*bus)->waiter().error().what, "gave nothing"));
 }
 
-TEST_CASE("registry: a reader and a waiter may go at once: no reader does while a waiter that knows it ends") { run_alone("alone: both go", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: a reader and a waiter may go at once: no reader does while a waiter that knows it ends") {
+  run_alone("alone: both go", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: both go" * doctest::skip()) {
   auto bus = Bus::open(on_domain(4), "mock");
   REQUIRE(bus);
@@ -262,7 +277,10 @@ TEST_CASE("alone: both go" * doctest::skip()) {
   CHECK((*writer)->status().lost == 0);
 }
 
-TEST_CASE("registry: an interface that others reach is refused as the bus is opened, and so are files that are not there") { run_alone("alone: exposed", SONDE_TEST_BUS_MODULES); }
+TEST_CASE(
+    "registry: an interface that others reach is refused as the bus is opened, and so are files that are not there") {
+  run_alone("alone: exposed", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: exposed" * doctest::skip()) {
   Profile profile;
   profile.transport.interfaces = {"nosuch0"};
@@ -276,7 +294,9 @@ TEST_CASE("alone: exposed" * doctest::skip()) {
   CHECK(has(missing.error().what, "/nonexistent/ca.pem"));
 }
 
-TEST_CASE("registry: the implementation is the argument's, the profile's, SONDE_BUS's") { run_alone("alone: which", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: the implementation is the argument's, the profile's, SONDE_BUS's") {
+  run_alone("alone: which", SONDE_TEST_BUS_MODULES);
+}
 TEST_CASE("alone: which" * doctest::skip()) {
   Profile profile;
   unsetenv("SONDE_BUS");

@@ -38,21 +38,23 @@ Answer ok(std::string_view body) {
 }
 Server::Handler echo = [](const Incoming& in) { return ok(text(in.body)); };
 
-std::unique_ptr<Client> client_of(const std::shared_ptr<Bus>& bus, const std::string& service, const ServiceTypes& types = {}) {
+std::unique_ptr<Client> client_of(const std::shared_ptr<Bus>& bus, const std::string& service,
+                                  const ServiceTypes& types = {}) {
   auto client = Client::open(bus, service, types);
   REQUIRE(client);
   return std::move(*client);
 }
-std::unique_ptr<Server> server_of(const std::shared_ptr<Bus>& bus, const std::string& service, Server::Handler handler, const ServerOptions& options = {},
-                                  const ServiceTypes& types = {}) {
+std::unique_ptr<Server> server_of(const std::shared_ptr<Bus>& bus, const std::string& service, Server::Handler handler,
+                                  const ServerOptions& options = {}, const ServiceTypes& types = {}) {
   auto server = Server::open(bus, service, types, std::move(handler), options);
   REQUIRE(server);
   return std::move(*server);
 }
-CallOptions within(double deadline_s, double retry_s = 0.5, const std::string& target = "") { return {target, deadline_s, retry_s}; }
+CallOptions within(double deadline_s, double retry_s = 0.5, const std::string& target = "") {
+  return {target, deadline_s, retry_s};
+}
 
-template <typename Done>
-bool until(const Done& done, double limit_s = 30) {
+template <typename Done> bool until(const Done& done, double limit_s = 30) {
   const Deadline deadline = Deadline::in_s(limit_s);
   while (!done())
     if (deadline.passed()) return false;
@@ -82,7 +84,8 @@ struct Foreign {
   std::unique_ptr<Writer> requests;
   std::unique_ptr<Reader> replies;
   std::string partition;
-  explicit Foreign(const std::shared_ptr<Bus>& on, const std::string& service) : bus(on), partition("reply/" + on->guid().text()) {
+  explicit Foreign(const std::shared_ptr<Bus>& on, const std::string& service)
+      : bus(on), partition("reply/" + on->guid().text()) {
     requests = std::move(*bus->writer(service, request_type()));
     Qos qos;
     qos.partitions = {partition};
@@ -122,7 +125,8 @@ struct Foreign {
   }
 };
 
-void send_reply(Writer& writer, const Guid& client, std::uint32_t client_number, std::uint64_t number, std::string_view body) {
+void send_reply(Writer& writer, const Guid& client, std::uint32_t client_number, std::uint64_t number,
+                std::string_view body) {
   std::vector<std::byte> payload;
   CdrWriter out(payload);
   out.put_bytes(client.bytes);
@@ -140,14 +144,17 @@ void send_reply(Writer& writer, const Guid& client, std::uint32_t client_number,
 
 TEST_CASE("request: a call is answered, with the server's code and name") {
   const auto a = open_bus(), b = open_bus();
-  auto server = server_of(a, "service", [](const Incoming& in) -> Answer {
-    const std::string asked = text(in.body);
-    if (asked == "throw") throw std::runtime_error("no such node");
-    if (asked == "throw 1") throw 1;
-    if (asked == "deny") return {ReplyCode::denied, "not you", {}, {}, 1};
-    if (asked == "own") return {static_cast<ReplyCode>(1234), "", "a name that does not travel", bytes("own"), 1};
-    return ok(asked + "!");
-  }, {.name = "n001", .threads = 2});
+  auto server = server_of(a, "service",
+                          [](const Incoming& in) -> Answer {
+                            const std::string asked = text(in.body);
+                            if (asked == "throw") throw std::runtime_error("no such node");
+                            if (asked == "throw 1") throw 1;
+                            if (asked == "deny") return {ReplyCode::denied, "not you", {}, {}, 1};
+                            if (asked == "own")
+                              return {static_cast<ReplyCode>(1234), "", "a name that does not travel", bytes("own"), 1};
+                            return ok(asked + "!");
+                          },
+                          {.name = "n001", .threads = 2});
   for (const auto& bus : {a, b}) {
     auto client = client_of(bus, "service");
     CHECK(client->wait_for_server(Deadline::in_s(10)));
@@ -182,13 +189,22 @@ TEST_CASE("request: a call is answered, with the server's code and name") {
 
 TEST_CASE("request: bodies of other types are refused on either side") {
   const auto bus = open_bus();
-  const ServiceTypes types{structure("t::Ask", {{"n", primitive(Kind::uint32), false, {}}}), structure("t::Told", {{"n", primitive(Kind::uint64), false, {}}})};
+  const ServiceTypes types{structure("t::Ask", {{"n", primitive(Kind::uint32), false, {}}}),
+                           structure("t::Told", {{"n", primitive(Kind::uint64), false, {}}})};
   std::vector<std::byte> ask, told;
   CdrWriter(ask).put(std::uint32_t{1});
   CdrWriter(told).put(std::uint64_t{1});
   std::atomic<bool> well{true};
-  auto server = server_of(bus, "typed", [&](const Incoming&) { Answer answer; answer.body = well ? told : ask; return answer; }, {}, types);
-  auto client = client_of(bus, "typed", types), untyped = client_of(bus, "typed"), mistaken = client_of(bus, "typed", {types.request, types.request});
+  auto server = server_of(
+      bus, "typed",
+      [&](const Incoming&) {
+        Answer answer;
+        answer.body = well ? told : ask;
+        return answer;
+      },
+      {}, types);
+  auto client = client_of(bus, "typed", types), untyped = client_of(bus, "typed"),
+       mistaken = client_of(bus, "typed", {types.request, types.request});
   CHECK(client->call(ask));
   auto refused = client->call(told);
   REQUIRE(!refused);
@@ -211,8 +227,10 @@ TEST_CASE("request: bodies of other types are refused on either side") {
 
 TEST_CASE("request: a service's types are looked at as it is opened") {
   const auto bus = open_bus();
-  const TypePtr bad = structure("t::Bad", {{"n", primitive(Kind::uint32), false, {}}, {"n", primitive(Kind::uint32), false, {}}});
-  for (const ServiceTypes& types : {ServiceTypes{bad, {}}, ServiceTypes{{}, bad}, ServiceTypes{primitive(Kind::uint32), {}}}) {
+  const TypePtr bad =
+      structure("t::Bad", {{"n", primitive(Kind::uint32), false, {}}, {"n", primitive(Kind::uint32), false, {}}});
+  for (const ServiceTypes& types :
+       {ServiceTypes{bad, {}}, ServiceTypes{{}, bad}, ServiceTypes{primitive(Kind::uint32), {}}}) {
     const auto client = Client::open(bus, "bad", types);
     REQUIRE(!client);
     CHECK(client.error().code == "bus.bad_type");
@@ -291,11 +309,13 @@ TEST_CASE("request: a server that comes later is found by the call that waits") 
 TEST_CASE("request: a request that comes again is answered again and not executed again, until it is forgotten") {
   const auto bus = open_bus(), far = open_bus();
   std::atomic<int> executed{0}, again{0};
-  auto server = server_of(bus, "once", [&](const Incoming& in) {
-    ++executed;
-    if (in.repeated) ++again;
-    return ok("done");
-  }, {.name = "", .remembered = 2});
+  auto server = server_of(bus, "once",
+                          [&](const Incoming& in) {
+                            ++executed;
+                            if (in.repeated) ++again;
+                            return ok("done");
+                          },
+                          {.name = "", .remembered = 2});
   Foreign peer(far, "once");
   std::size_t got = 0;
   const auto take = [&](std::size_t n) { return until([&] { return (got += peer.take()) >= n; }); };
@@ -319,10 +339,12 @@ TEST_CASE("request: a request that comes again is answered again and not execute
 TEST_CASE("request: a server that is asked for more than its queue holds says busy") {
   const auto bus = open_bus();
   Gate gate;
-  auto server = server_of(bus, "busy", [&](const Incoming&) {
-    gate.pass();
-    return ok("");
-  }, {.name = "", .queue = 2});
+  auto server = server_of(bus, "busy",
+                          [&](const Incoming&) {
+                            gate.pass();
+                            return ok("");
+                          },
+                          {.name = "", .queue = 2});
   auto client = client_of(bus, "busy");
   std::atomic<int> busy{0}, fine{0};
   for (int k = 0; k < 10; ++k)
@@ -334,7 +356,7 @@ TEST_CASE("request: a server that is asked for more than its queue holds says bu
   gate.unlock();
   CHECK(until([&] { return busy + fine == 10; }));
   CHECK(fine >= 2);
-  CHECK(server->counts().busy >= static_cast<std::uint64_t>(busy));   // more where one asked again before it heard
+  CHECK(server->counts().busy >= static_cast<std::uint64_t>(busy));  // more where one asked again before it heard
 }
 
 TEST_CASE("request: a server drops what nobody waits for any more") {
@@ -371,7 +393,9 @@ TEST_CASE("request: what waits when a server ends is answered closing") {
       if (answer && answer->code == ReplyCode::closing) ++closing;
       if (answer && answer->code == ReplyCode::ok) ++fine;
     });
-  const auto different = [&] { return server->counts().requests - server->counts().repeated; };   // on a busy machine some are sent twice
+  const auto different = [&] {
+    return server->counts().requests - server->counts().repeated;
+  };  // on a busy machine some are sent twice
   CHECK(until([&] { return executed == 1 && different() == 5; }));
   std::thread ends([&] { server.reset(); });
   sleep_until(now_s() + 0.05);
@@ -399,7 +423,8 @@ TEST_CASE("request: a client that goes tells those who wait; callbacks may start
   other->start(bytes("1"), {}, [&](Result<Answer>) {
     auto refused = other->call(bytes("2"));
     waited.set_value(refused ? "" : refused.error().code);
-    other->start(bytes("3"), {}, [&](Result<Answer> answer) { started.set_value(answer ? text(answer->body) : answer.error().code); });
+    other->start(bytes("3"), {},
+                 [&](Result<Answer> answer) { started.set_value(answer ? text(answer->body) : answer.error().code); });
   });
   CHECK(waited.get_future().get() == "bus.would_wait");
   CHECK(started.get_future().get() == "3");
@@ -410,7 +435,8 @@ TEST_CASE("request: a client that goes tells those who wait; callbacks may start
     ended.set_value();
   });
   ended.get_future().get();
-  const auto malformed = client_of(bus, "goes", {structure("t::Ask", {{"n", primitive(Kind::uint32), false, {}}}), nullptr});
+  const auto malformed =
+      client_of(bus, "goes", {structure("t::Ask", {{"n", primitive(Kind::uint32), false, {}}}), nullptr});
   std::promise<std::string> told;
   malformed->start({}, {}, [&](Result<Answer> answer) { told.set_value(answer ? "" : answer.error().code); });
   CHECK(told.get_future().get() == "bus.malformed");
@@ -420,12 +446,14 @@ TEST_CASE("request: thousands that are started at once are each executed once") 
   const auto bus = open_bus(), far = open_bus();
   constexpr int n = 5000;
   std::vector<std::atomic<int>> executed(n);
-  auto server = server_of(bus, "many", [&](const Incoming& in) {
-    std::uint32_t k = 0;
-    std::memcpy(&k, in.body.data(), sizeof k);
-    ++executed[k];
-    return ok(text(in.body));
-  }, {.name = "", .threads = 2});
+  auto server = server_of(bus, "many",
+                          [&](const Incoming& in) {
+                            std::uint32_t k = 0;
+                            std::memcpy(&k, in.body.data(), sizeof k);
+                            ++executed[k];
+                            return ok(text(in.body));
+                          },
+                          {.name = "", .threads = 2});
   auto client = client_of(far, "many");
   std::atomic<int> right{0}, over{0};
   for (std::uint32_t k = 0; k < n; ++k) {
@@ -499,8 +527,9 @@ TEST_CASE("request: a header that lies is counted and answered to nobody") {
   auto lie = peer.request();
   lie.client.bytes[3] ^= std::byte{1};
   lie.partition = "reply/" + lie.client.text();
-  CHECK(peer.send(lie));                       // in another's name
-  for (const std::string& partition : {std::string(), std::string("*"), "reply/" + bus->guid().text(), peer.partition + "x"}) {
+  CHECK(peer.send(lie));  // in another's name
+  for (const std::string& partition :
+       {std::string(), std::string("*"), "reply/" + bus->guid().text(), peer.partition + "x"}) {
     lie = peer.request();
     lie.partition = partition;
     CHECK(peer.send(lie));
@@ -512,7 +541,7 @@ TEST_CASE("request: a header that lies is counted and answered to nobody") {
   CHECK(peer.send(lie));
   CHECK(until([&] { return server->counts().malformed == 7; }));
   lie = peer.request();
-  lie.partition = std::string(5000, 'p');      // longer than the type allows: no implementation hands it on
+  lie.partition = std::string(5000, 'p');  // longer than the type allows: no implementation hands it on
   CHECK(!peer.send(lie));
   CHECK(executed == 0);
   CHECK(peer.take() == 0);
@@ -539,7 +568,8 @@ TEST_CASE("request: answers that nobody asked for are counted and harm no call")
   qos.depth = 4096;
   auto liar = std::move(*bus->writer("lies_reply", reply_type(), qos));
   REQUIRE(liar->wait_matched(1, Deadline::in_s(10)));
-  // It does not know the client's number: it tries them, until it has met it with a call that was never made and one that was.
+  // It does not know the client's number: it tries them, until it has met it with a call that was never made and one
+  // that was.
   std::uint32_t number = 0;
   CHECK(until([&] {
     for (int k = 0; k < 100; ++k, number = (number + 1) % 1000) {
@@ -556,7 +586,9 @@ TEST_CASE("request: answers that nobody asked for are counted and harm no call")
   CHECK(text(answer->body) == "2");
 }
 
-TEST_CASE("request: a call to all gets the answers of more servers than one of them may have calls under way, even if all come at once") {
+TEST_CASE(
+    "request: a call to all gets the answers of more servers than one of them may have calls under way, even if all "
+    "come at once") {
   constexpr std::size_t servers = 300;
   const auto bus = open_bus(), far = open_bus();
   Qos qos;

@@ -64,26 +64,28 @@ All example() {
 
 }  // namespace typed_test
 
-template <>
-struct sonde::bus::Described<typed_test::Mode> {
+template <> struct sonde::bus::Described<typed_test::Mode> {
   static constexpr auto name = "t::Mode";
-  static constexpr auto enumerators = std::array{enumerator("off", typed_test::Mode::off), enumerator("on", typed_test::Mode::on)};
+  static constexpr auto enumerators =
+      std::array{enumerator("off", typed_test::Mode::off), enumerator("on", typed_test::Mode::on)};
 };
-template <>
-struct sonde::bus::Described<typed_test::Inner> {
+template <> struct sonde::bus::Described<typed_test::Inner> {
   using T = typed_test::Inner;
   static constexpr auto name = "t::Inner";
-  static constexpr auto fields = std::tuple{field("text", &T::text).at_most(4), field("mode", &T::mode), field("triple", &T::triple)};
+  static constexpr auto fields =
+      std::tuple{field("text", &T::text).at_most(4), field("mode", &T::mode), field("triple", &T::triple)};
 };
-template <>
-struct sonde::bus::Described<typed_test::All> {
+template <> struct sonde::bus::Described<typed_test::All> {
   using T = typed_test::All;
   static constexpr auto name = "t::All";
   static constexpr auto fields =
-      std::tuple{field("flag", &T::flag), field("letter", &T::letter), field("raw", &T::raw), field("i8", &T::i8), field("u8", &T::u8), field("i16", &T::i16),
-                 field("u16", &T::u16), field("i32", &T::i32), field("u32", &T::u32), field("i64", &T::i64), field("u64", &T::u64), field("f32", &T::f32),
-                 field("f64", &T::f64, "W"), key("node", &T::node), field("values", &T::values).at_most(3), field("flags", &T::flags), field("blob", &T::blob),
-                 field("inners", &T::inners), field("grid", &T::grid), field("modes", &T::modes)};
+      std::tuple{field("flag", &T::flag),    field("letter", &T::letter), field("raw", &T::raw),
+                 field("i8", &T::i8),        field("u8", &T::u8),         field("i16", &T::i16),
+                 field("u16", &T::u16),      field("i32", &T::i32),       field("u32", &T::u32),
+                 field("i64", &T::i64),      field("u64", &T::u64),       field("f32", &T::f32),
+                 field("f64", &T::f64, "W"), key("node", &T::node),       field("values", &T::values).at_most(3),
+                 field("flags", &T::flags),  field("blob", &T::blob),     field("inners", &T::inners),
+                 field("grid", &T::grid),    field("modes", &T::modes)};
 };
 
 using namespace sonde::bus;
@@ -97,8 +99,7 @@ namespace {
 class BigEndian {
  public:
   std::vector<std::byte> bytes = std::vector<std::byte>(4);
-  template <typename T>
-  void put(T value) {
+  template <typename T> void put(T value) {
     while ((bytes.size() - 4) % sizeof value) bytes.push_back(std::byte{0});
     auto raw = std::bit_cast<std::array<std::byte, sizeof value>>(value);
     bytes.insert(bytes.end(), raw.rbegin(), raw.rend());
@@ -127,9 +128,12 @@ TEST_CASE("bus: a described structure is the type that its IDL declares") {
         "module t {\n"
         "  enum Mode {\n    @value(0) off,\n    @value(5) on\n  };\n"
         "  @final struct Inner {\n    string<4> text;\n    ::t::Mode mode;\n    int16 triple[3];\n  };\n"
-        "  @final struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
-        "    int64 i64;\n    uint64 u64;\n    float f32;\n    @unit(\"W\") double f64;\n    @key string node;\n    sequence<double, 3> values;\n    sequence<boolean> flags;\n"
-        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    sequence<sequence<::t::Mode> > modes;\n  };\n"
+        "  @final struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    "
+        "int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
+        "    int64 i64;\n    uint64 u64;\n    float f32;\n    @unit(\"W\") double f64;\n    @key string node;\n    "
+        "sequence<double, 3> values;\n    sequence<boolean> flags;\n"
+        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    "
+        "sequence<sequence<::t::Mode> > modes;\n  };\n"
         "};\n");
   CHECK(bool(check(*type_of<All>())));
   CHECK(type_of<All>() == type_of<All>());
@@ -261,15 +265,14 @@ std::shared_ptr<Bus> open_bus(const Profile& profile) {
 
 }  // namespace typed_test
 
-template <>
-struct sonde::bus::Described<typed_test::Ask> {
+template <> struct sonde::bus::Described<typed_test::Ask> {
   static constexpr auto name = "t::Ask";
   static constexpr auto fields = std::tuple{field("socket", &typed_test::Ask::socket)};
 };
-template <>
-struct sonde::bus::Described<typed_test::Told> {
+template <> struct sonde::bus::Described<typed_test::Told> {
   static constexpr auto name = "t::Told";
-  static constexpr auto fields = std::tuple{field("power_w", &typed_test::Told::power_w, "W"), field("unit", &typed_test::Told::unit).at_most(3)};
+  static constexpr auto fields =
+      std::tuple{field("power_w", &typed_test::Told::power_w, "W"), field("unit", &typed_test::Told::unit).at_most(3)};
 };
 
 using typed_test::Ask;
@@ -316,11 +319,12 @@ TEST_CASE("bus: calls carry structures both ways, and codes without them") {
   profile.domain = 188;
   const auto bus = typed_test::open_bus(profile);
   const auto types = service_types<Ask, Told>();
-  auto server = Server::open(bus, "power_get", types, handler<Ask, Told>([](const Incoming&, const Ask& ask) -> AnswerOf<Told> {
-                               if (ask.socket == 0) return {ReplyCode::ok, "", "", 1, {211.5, "W"}};
-                               if (ask.socket == 1) return {ReplyCode::ok, "", "", 1, {0, "watts"}};
-                               return {ReplyCode::not_found, "no socket " + std::to_string(ask.socket), "", 1, {}};
-                             }));
+  auto server =
+      Server::open(bus, "power_get", types, handler<Ask, Told>([](const Incoming&, const Ask& ask) -> AnswerOf<Told> {
+                     if (ask.socket == 0) return {ReplyCode::ok, "", "", 1, {211.5, "W"}};
+                     if (ask.socket == 1) return {ReplyCode::ok, "", "", 1, {0, "watts"}};
+                     return {ReplyCode::not_found, "no socket " + std::to_string(ask.socket), "", 1, {}};
+                   }));
   REQUIRE(bool(server));
   auto client = Client::open(bus, "power_get", types);
   REQUIRE(bool(client));

@@ -30,11 +30,13 @@ const TypePtr number = primitive(Kind::int32);
 TEST_CASE("bus: a type of all kinds passes, one that is no structure does not") {
   const auto mode = enumeration("a::Mode", {{"off", 0}, {"on", 5}});
   std::vector<Field> fields;
-  for (int k = 0; k <= static_cast<int>(Kind::float64); ++k) fields.push_back({"f" + std::to_string(k), primitive(static_cast<Kind>(k)), true, ""});
+  for (int k = 0; k <= static_cast<int>(Kind::float64); ++k)
+    fields.push_back({"f" + std::to_string(k), primitive(static_cast<Kind>(k)), true, ""});
   fields.push_back({"text", string_type(8), true, ""});
   fields.push_back({"mode", mode, true, ""});
   fields.push_back({"grid", array_of(array_of(number, 3), 2), true, "W"});
-  fields.push_back({"inner", structure("b::Inner", {{"mode", mode, false, ""}, {"more", number, false, ""}}), true, ""});
+  fields.push_back(
+      {"inner", structure("b::Inner", {{"mode", mode, false, ""}, {"more", number, false, ""}}), true, ""});
   fields.push_back({"list", sequence_of(sequence_of(string_type())), false, ""});
   CHECK(wrong(structure("a::All", fields)) == "");
   CHECK(says(mode, "has to be a structure"));
@@ -61,13 +63,17 @@ TEST_CASE("bus: names that IDL would refuse are refused, with the place") {
 }
 
 TEST_CASE("bus: one name means one thing") {
-  const auto one = structure("x::T", {{"f", number, false, ""}}), same = structure("x::T", {{"f", number, false, "W"}}), other = structure("x::T", {{"g", number, false, ""}});
+  const auto one = structure("x::T", {{"f", number, false, ""}}), same = structure("x::T", {{"f", number, false, "W"}}),
+             other = structure("x::T", {{"g", number, false, ""}});
   CHECK(wrong(structure("S", {{"a", one, false, ""}, {"b", same, false, ""}})) == "");
-  CHECK(says(structure("S", {{"a", one, false, ""}, {"b", other, false, ""}}), "two types that differ are called 'x::T'"));
+  CHECK(says(structure("S", {{"a", one, false, ""}, {"b", other, false, ""}}),
+             "two types that differ are called 'x::T'"));
   CHECK(says(structure("x", {{"a", one, false, ""}}), "'x' is a type, 'x' is a module"));
-  const auto a = enumeration("m::A", {{"off", 0}}), again = enumeration("m::A", {{"off", 0}}), b = enumeration("m::B", {{"OFF", 0}});
+  const auto a = enumeration("m::A", {{"off", 0}}), again = enumeration("m::A", {{"off", 0}}),
+             b = enumeration("m::B", {{"OFF", 0}});
   CHECK(wrong(structure("S", {{"a", a, false, ""}, {"b", again, false, ""}})) == "");
-  CHECK(says(structure("S", {{"a", a, false, ""}, {"b", b, false, ""}}), "'m::off' is an enumerator, 'm::OFF' is an enumerator"));
+  CHECK(says(structure("S", {{"a", a, false, ""}, {"b", b, false, ""}}),
+             "'m::off' is an enumerator, 'm::OFF' is an enumerator"));
 }
 
 TEST_CASE("bus: what is empty, endless or too large is refused") {
@@ -112,22 +118,27 @@ TEST_CASE("bus: keys may not be sequences, however deep") {
   CHECK(wrong(one_field(array_of(string_type(), 3), true)) == "");
   CHECK(says(one_field(sequence_of(number), true), "a::S.f is part of the key and a sequence"));
   const auto list = sequence_of(number);
-  const auto unkeyed = structure("In", {{"id", number, false, ""}, {"list", list, false, ""}}), keyed = structure("In", {{"id", number, true, ""}, {"list", list, false, ""}});
+  const auto unkeyed = structure("In", {{"id", number, false, ""}, {"list", list, false, ""}}),
+             keyed = structure("In", {{"id", number, true, ""}, {"list", list, false, ""}});
   CHECK(says(one_field(array_of(unkeyed, 2), true), "a::S.f[].list is part of the key"));
   CHECK(wrong(one_field(array_of(keyed, 2), true)) == "");
 }
 
 TEST_CASE("bus: equality and fingerprint see all but units") {
-  const auto make = [](std::string name, std::string field, Kind kind, bool key, std::string unit, std::uint32_t bound) {
-    return structure(std::move(name), {{std::move(field), primitive(kind), key, std::move(unit)}, {"s", string_type(bound), false, ""}, {"e", enumeration("E", {{"x", static_cast<std::int32_t>(bound)}}), false, ""}});
+  const auto make = [](std::string name, std::string field, Kind kind, bool key, std::string unit,
+                       std::uint32_t bound) {
+    return structure(std::move(name), {{std::move(field), primitive(kind), key, std::move(unit)},
+                                       {"s", string_type(bound), false, ""},
+                                       {"e", enumeration("E", {{"x", static_cast<std::int32_t>(bound)}}), false, ""}});
   };
   const auto base = make("S", "f", Kind::int32, false, "", 4);
   const auto unit = make("S", "f", Kind::int32, false, "W", 4);
   CHECK(equal(*base, *unit));
   CHECK(fingerprint(*base) == fingerprint(*unit));
   CHECK(fingerprint(*base).size() == 32);
-  for (const auto& other : {make("T", "f", Kind::int32, false, "", 4), make("S", "g", Kind::int32, false, "", 4), make("S", "f", Kind::uint32, false, "", 4),
-                            make("S", "f", Kind::int32, true, "", 4), make("S", "f", Kind::int32, false, "", 5)}) {
+  for (const auto& other : {make("T", "f", Kind::int32, false, "", 4), make("S", "g", Kind::int32, false, "", 4),
+                            make("S", "f", Kind::uint32, false, "", 4), make("S", "f", Kind::int32, true, "", 4),
+                            make("S", "f", Kind::int32, false, "", 5)}) {
     CHECK_FALSE(equal(*base, *other));
     CHECK(fingerprint(*base) != fingerprint(*other));
   }
@@ -135,6 +146,7 @@ TEST_CASE("bus: equality and fingerprint see all but units") {
 }
 
 TEST_CASE("bus: a fingerprint is FNV-1a of 128 bits") {
-  // Announced between versions of Sonde, so it may not change. Reference: h = (h ^ byte) * (2^88 + 0x13b) mod 2^128, in Python.
+  // Announced between versions of Sonde, so it may not change. Reference: h = (h ^ byte) * (2^88 + 0x13b) mod 2^128, in
+  // Python.
   CHECK(fingerprint(*structure("S", {{"f", number, true, ""}})) == "c0631048807cef0f67895aa80dfbebe2");
 }

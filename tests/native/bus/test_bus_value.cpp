@@ -36,7 +36,8 @@ bool says(const char* field, Value value, std::string_view what, std::string_vie
     return false;
   }
   CHECK(done.error().code == "bus.bad_value");
-  const bool found = done.error().what.find(what) != std::string::npos && done.error().hint.find(hint) != std::string::npos;
+  const bool found =
+      done.error().what.find(what) != std::string::npos && done.error().hint.find(hint) != std::string::npos;
   if (!found) MESSAGE("said: ", done.error().what, " (", done.error().hint, ")");
   return found;
 }
@@ -62,8 +63,10 @@ TEST_CASE("bus: nothing is zeros, empty texts and first enumerators, and a sampl
   const auto value = decode(*type, payload);
   REQUIRE(bool(value));
   CHECK(to_json(*value) ==
-        "{\"flag\":false,\"raw\":0,\"letter\":\"\\u0000\",\"i8\":0,\"u8\":0,\"i16\":0,\"u16\":0,\"i32\":0,\"u32\":0,\"i64\":0,\"u64\":0,\"f32\":0,\"f64\":0,\"node\":\"\","
-        "\"mode\":\"off\",\"rows\":[],\"blob\":\"base64:\",\"name\":\"base64:AAAAAA==\",\"grid\":[0,0],\"letters\":\"base64:\",\"small\":\"base64:\"}");
+        "{\"flag\":false,\"raw\":0,\"letter\":\"\\u0000\",\"i8\":0,\"u8\":0,\"i16\":0,\"u16\":0,\"i32\":0,\"u32\":0,"
+        "\"i64\":0,\"u64\":0,\"f32\":0,\"f64\":0,\"node\":\"\","
+        "\"mode\":\"off\",\"rows\":[],\"blob\":\"base64:\",\"name\":\"base64:AAAAAA==\",\"grid\":[0,0],\"letters\":"
+        "\"base64:\",\"small\":\"base64:\"}");
   std::vector<std::byte> same;
   REQUIRE(bool(encode(*type, {}, same)));
   CHECK(same == payload);
@@ -86,7 +89,8 @@ TEST_CASE("bus: values come back as they went") {
   CHECK(back("mode", of("on")) == "\"on\"");
   CHECK(back("mode", of(7)) == "\"on\"");
   CHECK(back("mode", {std::uint64_t{7}}) == "\"on\"");
-  CHECK(back("rows", {List{{Struct{{"mode", of("on")}, {"text", of("a")}}}, {}}}) == "[{\"text\":\"a\",\"mode\":\"on\"},{\"text\":\"\",\"mode\":\"off\"}]");
+  CHECK(back("rows", {List{{Struct{{"mode", of("on")}, {"text", of("a")}}}, {}}}) ==
+        "[{\"text\":\"a\",\"mode\":\"on\"},{\"text\":\"\",\"mode\":\"off\"}]");
   CHECK(back("blob", {Blob{std::byte{255}, std::byte{0}}}) == "\"base64:/wA=\"");
   CHECK(back("blob", {List{of(1), of(2), of(3)}}) == "\"base64:AQID\"");
   CHECK(back("name", of("abcd")) == "\"base64:YWJjZA==\"");
@@ -114,8 +118,10 @@ TEST_CASE("bus: values that the type does not allow are refused, with path, valu
   CHECK(says("mode", of(1), "is 1", "off, on are allowed"));
   CHECK(says("mode", {std::numeric_limits<std::uint64_t>::max()}, "is 18446744073709551615"));
   CHECK(says("rows", {List{{}, {}, {}}}, "has 3 elements", "2 are allowed"));
-  CHECK(says("rows", {List{{}, {Struct{{"text", of("12345")}}}}}, "v::S.rows[1].text has 5 bytes: \"12345\"", "4 are allowed"));
-  CHECK(says("rows", {List{{Struct{{"txt", of("1")}}}}}, "v::S.rows[0] has no field 'txt' (nearest: text)", "v::In has text, mode"));
+  CHECK(says("rows", {List{{}, {Struct{{"text", of("12345")}}}}}, "v::S.rows[1].text has 5 bytes: \"12345\"",
+             "4 are allowed"));
+  CHECK(says("rows", {List{{Struct{{"txt", of("1")}}}}}, "v::S.rows[0] has no field 'txt' (nearest: text)",
+             "v::In has text, mode"));
   CHECK(says("rows", {List{{Struct{{"text", of("1")}, {"text", of("2")}}}}}, "has its field 'text' twice"));
   CHECK(says("rows", {Blob{}}, "is bytes", "a list is allowed"));
   CHECK(says("rows", {List{of(1)}}, "v::S.rows[0] is a whole number", "a structure is allowed"));
@@ -151,8 +157,10 @@ TEST_CASE("bus: a sample that would take too much memory as values is refused") 
 }
 
 TEST_CASE("bus: JSON is JSON whatever a string holds") {
-  CHECK(to_json(of("\xff" "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")) == "\"\ufffda\u00e9\u20ac\U0001f600\"");
-  CHECK(to_json(of("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82")) == "\"\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\"");
+  CHECK(to_json(of("\xff"
+                   "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")) == "\"\ufffda\u00e9\u20ac\U0001f600\"");
+  CHECK(to_json(of("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82")) ==
+        "\"\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\"");
   CHECK(to_json({List{{}, {true}, of(-1), {Blob{std::byte{1}, std::byte{2}}}}}) == "[null,true,-1,\"base64:AQI=\"]");
   CHECK(to_json({Struct{{"a\"", {1e300}}}}) == "{\"a\\\"\":1e+300}");
 }

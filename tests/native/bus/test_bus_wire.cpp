@@ -1,5 +1,6 @@
-// Damaged and forged datagrams at the ports of a process that has a bus, while it exchanges samples. The attacker is no DDS: it repeats what the
-// process itself sends, as a participant of its own, so that its datagrams get as far as a peer's, and then damages them.
+// Damaged and forged datagrams at the ports of a process that has a bus, while it exchanges samples. The attacker is no
+// DDS: it repeats what the process itself sends, as a participant of its own, so that its datagrams get as far as a
+// peer's, and then damages them.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -30,11 +31,13 @@ using namespace sonde::bus;
 
 namespace {
 
-constexpr int results = 3;   // the child's descriptor of what it says; libraries write on the others
+constexpr int results = 3;  // the child's descriptor of what it says; libraries write on the others
 constexpr double patience_s = 60;
 
-const TypePtr blob = structure("wire::Blob", {{"n", primitive(Kind::uint64), false, ""}, {"data", sequence_of(primitive(Kind::octet)), false, ""}});
-const TypePtr keyed = structure("wire::Keyed", {{"name", string_type(), true, ""}, {"n", primitive(Kind::uint64), false, ""}});
+const TypePtr blob = structure("wire::Blob", {{"n", primitive(Kind::uint64), false, ""},
+                                              {"data", sequence_of(primitive(Kind::octet)), false, ""}});
+const TypePtr keyed =
+    structure("wire::Keyed", {{"name", string_type(), true, ""}, {"n", primitive(Kind::uint64), false, ""}});
 
 std::vector<std::byte> sample(const TypePtr& type, std::uint64_t n) {
   std::vector<std::byte> out;
@@ -42,7 +45,7 @@ std::vector<std::byte> sample(const TypePtr& type, std::uint64_t n) {
   if (type == keyed) writer.put(std::string_view("n001"));
   writer.put(n);
   if (type == blob) {
-    const std::vector<std::byte> data(n % 40 == 0 ? 20'000 : n % 200);   // some in fragments
+    const std::vector<std::byte> data(n % 40 == 0 ? 20'000 : n % 200);  // some in fragments
     writer.put(static_cast<std::uint32_t>(data.size()));
     writer.put_bytes(data);
   }
@@ -87,7 +90,8 @@ struct Exchange {
       // Others may be matched as well.
       const auto is_matched = [&] {
         const auto writers = way.reader->matched(), readers = way.writer->matched();
-        return std::find(writers.begin(), writers.end(), way.writer->guid()) != writers.end() && std::find(readers.begin(), readers.end(), way.reader->guid()) != readers.end();
+        return std::find(writers.begin(), writers.end(), way.writer->guid()) != writers.end() &&
+               std::find(readers.begin(), readers.end(), way.reader->guid()) != readers.end();
       };
       while (!is_matched() && !deadline.passed()) sleep_until(now_s() + 5e-3);
       if (!is_matched()) return false;
@@ -99,7 +103,8 @@ struct Exchange {
     for (const Way& way : ways) {
       if (!way.writer->write(sample(way.type, n))) return false;
       bool came = false;
-      for (const Deadline deadline = Deadline::in_s(patience_s); !came && !deadline.passed(); sleep_until(now_s() + 1e-4))
+      for (const Deadline deadline = Deadline::in_s(patience_s); !came && !deadline.passed();
+           sleep_until(now_s() + 1e-4))
         way.reader->take([&](const SampleInfo& info, Bytes payload) {
           if (info.writer == way.writer->guid() && info.has_data) came |= number_of(way.type, payload) == n;
         });
@@ -125,7 +130,8 @@ class Victim {
       ::dup2(out[1], results);
       for (const int fd : {in[0], in[1], out[0], out[1]})
         if (fd != results && fd != 0) ::close(fd);
-      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a wire test", static_cast<char*>(nullptr));
+      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a wire test",
+              static_cast<char*>(nullptr));
       ::_exit(10);
     }
     ::unsetenv("SONDE_TEST_BUS_PROFILE");
@@ -164,7 +170,8 @@ class Victim {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) != pid_) return {};
     status_ = status;
-    return WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status)) : "ended with " + std::to_string(WEXITSTATUS(status));
+    return WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status))
+                               : "ended with " + std::to_string(WEXITSTATUS(status));
   }
   /// The UDP ports of its sockets.
   std::vector<std::uint16_t> ports() const {
@@ -184,7 +191,8 @@ class Victim {
       std::string word, local;
       for (int k = 0; k < 10 && words >> word; ++k)
         if (k == 1) local = word;
-      if (inodes.contains(word)) ports.insert(static_cast<std::uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
+      if (inodes.contains(word))
+        ports.insert(static_cast<std::uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
     }
     return {ports.begin(), ports.end()};
   }
@@ -208,7 +216,9 @@ bool is_rtps(const Datagram& of) { return of.size() > header_bytes && std::memcm
 
 /// Everywhere in it: the sender's in the header, and what it says of itself and its endpoints.
 void replace(Datagram& in, const Prefix& from, const Prefix& to) {
-  for (auto at = in.begin(); (at = std::search(at, in.end(), from.begin(), from.end())) != in.end(); at += static_cast<std::ptrdiff_t>(to.size())) std::copy(to.begin(), to.end(), at);
+  for (auto at = in.begin(); (at = std::search(at, in.end(), from.begin(), from.end())) != in.end();
+       at += static_cast<std::ptrdiff_t>(to.size()))
+    std::copy(to.begin(), to.end(), at);
 }
 
 /// Submessages, as offset and length; the last may be cut.
@@ -227,11 +237,12 @@ std::vector<std::pair<std::size_t, std::size_t>> submessages(const Datagram& of)
 
 /// The addresses that a participant announces become the attacker's: what is sent to it comes here.
 void point_to(Datagram& announcement, std::uint16_t port) {
-  constexpr std::array<std::uint16_t, 4> locators{0x31, 0x32, 0x33, 0x48};   // of DDSI-RTPS' parameters
+  constexpr std::array<std::uint16_t, 4> locators{0x31, 0x32, 0x33, 0x48};  // of DDSI-RTPS' parameters
   for (const auto& [at, length] : submessages(announcement)) {
     if (announcement[at] != 0x15) continue;
     for (std::size_t k = at + 4; k + 28 <= at + length; k += 4) {
-      const std::uint16_t id = static_cast<std::uint16_t>(announcement[k] | announcement[k + 1] << 8), size = static_cast<std::uint16_t>(announcement[k + 2] | announcement[k + 3] << 8);
+      const std::uint16_t id = static_cast<std::uint16_t>(announcement[k] | announcement[k + 1] << 8),
+                          size = static_cast<std::uint16_t>(announcement[k + 2] | announcement[k + 3] << 8);
       if (size != 24 || std::find(locators.begin(), locators.end(), id) == locators.end()) continue;
       const std::uint32_t wide = port;
       std::memcpy(&announcement[k + 8], &wide, 4);
@@ -267,10 +278,12 @@ class Attacker {
   }
   ~Attacker() { ::close(socket_), ::close(group_); }
 
-  /// Learns who is there, joins as one more participant, and collects what it is told, for so long; longer where that is little.
+  /// Learns who is there, joins as one more participant, and collects what it is told, for so long; longer where that
+  /// is little.
   void learn(const std::vector<std::uint16_t>& ports, double seconds) {
     const auto enough = [this] { return others_.size() >= 2 && seeds_.size() >= 10; };
-    for (const Deadline deadline = Deadline::in_s(seconds), patience = Deadline::in_s(60); !(deadline.passed() && (enough() || patience.passed()));) {
+    for (const Deadline deadline = Deadline::in_s(seconds), patience = Deadline::in_s(60);
+         !(deadline.passed() && (enough() || patience.passed()));) {
       pollfd wait[2]{{group_, POLLIN, 0}, {socket_, POLLIN, 0}};
       ::poll(wait, 2, 50);
       for (int k = 0; k < 2; ++k) {
@@ -309,10 +322,11 @@ class Attacker {
       if (!forge)
         for (const Prefix& other : others_) {
           // Nobody else is spoken for, by chance or by what was repeated.
-          if (one.size() >= header_bytes && std::equal(other.begin(), other.end(), one.begin() + prefix_at)) replace(one, other, own_);
+          if (one.size() >= header_bytes && std::equal(other.begin(), other.end(), one.begin() + prefix_at))
+            replace(one, other, own_);
         }
       send(one, {ports[random_() % ports.size()]});
-      if (k % 20 == 0) sleep_until(now_s() + 1e-3);   // more would be lost in the sockets' buffers
+      if (k % 20 == 0) sleep_until(now_s() + 1e-3);  // more would be lost in the sockets' buffers
     }
   }
 
@@ -329,14 +343,21 @@ class Attacker {
 
   void damage(Datagram& of) {
     if (of.size() <= header_bytes) of.resize(header_bytes + 1 + random_() % 64);
-    const auto at = [&](std::size_t width) { return header_bytes + (of.size() > header_bytes + width ? random_() % (of.size() - header_bytes - width) : 0); };
-    constexpr std::uint32_t odd[] = {0, 1, 2, 3, 4, 7, 8, 0x7f, 0xff, 0x100, 0x7fff, 0x8000, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
-    constexpr unsigned char kinds[] = {0x01, 0x06, 0x07, 0x08, 0x09, 0x0c, 0x0d, 0x0e, 0x0f, 0x12, 0x13, 0x15, 0x16, 0x30, 0x31, 0x32, 0x33, 0x34, 0x80, 0xff};
+    const auto at = [&](std::size_t width) {
+      return header_bytes + (of.size() > header_bytes + width ? random_() % (of.size() - header_bytes - width) : 0);
+    };
+    constexpr std::uint32_t odd[] = {0,      1,       2,          3,          4,          7,
+                                     8,      0x7f,    0xff,       0x100,      0x7fff,     0x8000,
+                                     0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
+    constexpr unsigned char kinds[] = {0x01, 0x06, 0x07, 0x08, 0x09, 0x0c, 0x0d, 0x0e, 0x0f, 0x12,
+                                       0x13, 0x15, 0x16, 0x30, 0x31, 0x32, 0x33, 0x34, 0x80, 0xff};
     switch (random_() % 10) {
-      case 0: case 1:
+      case 0:
+      case 1:
         for (std::uint64_t n = 1 + random_() % 8; n; --n) of[at(1)] ^= static_cast<unsigned char>(1u << random_() % 8);
         return;
-      case 2: case 3: {
+      case 2:
+      case 3: {
         const std::uint32_t value = odd[random_() % std::size(odd)];
         if (const std::size_t k = at(4) & ~std::size_t{3}; k + 4 <= of.size()) std::memcpy(&of[k], &value, 4);
         return;
@@ -347,29 +368,35 @@ class Attacker {
         return;
       }
       case 5: of.resize(at(1)); return;
-      case 6: {   // a block once more
+      case 6: {  // a block once more
         const std::size_t from = at(1), n = std::min<std::size_t>(of.size() - from, 1 + random_() % 64);
-        const Datagram block(of.begin() + static_cast<std::ptrdiff_t>(from), of.begin() + static_cast<std::ptrdiff_t>(from + n));
+        const Datagram block(of.begin() + static_cast<std::ptrdiff_t>(from),
+                             of.begin() + static_cast<std::ptrdiff_t>(from + n));
         of.insert(of.begin() + static_cast<std::ptrdiff_t>(at(1)), block.begin(), block.end());
         return;
       }
-      case 7: {   // submessages of another
+      case 7: {  // submessages of another
         const Datagram& other = seeds_[random_() % seeds_.size()];
         const auto parts = submessages(other), own = submessages(of);
         if (parts.empty() || own.empty()) return;
         const auto& [from, n] = parts[random_() % parts.size()];
         const std::size_t to = own[random_() % own.size()].first;
-        if (of.size() + n < 60'000) of.insert(of.begin() + static_cast<std::ptrdiff_t>(to), other.begin() + static_cast<std::ptrdiff_t>(from), other.begin() + static_cast<std::ptrdiff_t>(from + n));
+        if (of.size() + n < 60'000)
+          of.insert(of.begin() + static_cast<std::ptrdiff_t>(to), other.begin() + static_cast<std::ptrdiff_t>(from),
+                    other.begin() + static_cast<std::ptrdiff_t>(from + n));
         return;
       }
-      case 8: {   // another kind, flags, or length
+      case 8: {  // another kind, flags, or length
         const auto own = submessages(of);
         if (own.empty()) return;
         const std::size_t from = own[random_() % own.size()].first;
         switch (random_() % 3) {
           case 0: of[from] = kinds[random_() % std::size(kinds)]; return;
           case 1: of[from + 1] = static_cast<unsigned char>(random_()); return;
-          default: of[from + 2] = static_cast<unsigned char>(random_()), of[from + 3] = static_cast<unsigned char>(random_() % 4); return;
+          default:
+            of[from + 2] = static_cast<unsigned char>(random_()),
+                      of[from + 3] = static_cast<unsigned char>(random_() % 4);
+            return;
         }
       }
       default:
@@ -423,7 +450,8 @@ TEST_CASE("the child of a wire test" * doctest::skip()) {
 }
 
 TEST_CASE("bus: damaged datagrams end no process, and hold up no samples of others") {
-  // Not Fast DDS: Debian's 2.9.1 asserts what a damaged statistics submessage has to be, and its process ends (docs/reference/bus-security.md).
+  // Not Fast DDS: Debian's 2.9.1 asserts what a damaged statistics submessage has to be, and its process ends
+  // (docs/reference/bus-security.md).
   for (const char* implementation : {"cyclonedds"}) {
     if (!find_implementation(implementation)) continue;
     CAPTURE(implementation);
@@ -431,7 +459,8 @@ TEST_CASE("bus: damaged datagrams end no process, and hold up no samples of othe
     profile.domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 11 + 5) % 200;
     profile.participant = "victim";
     profile.discovery.announce_s = 0.2;
-    const std::size_t seed = number_from("SONDE_TEST_WIRE_SEED", 1), datagrams = number_from("SONDE_TEST_WIRE_DATAGRAMS", 10'000);
+    const std::size_t seed = number_from("SONDE_TEST_WIRE_SEED", 1),
+                      datagrams = number_from("SONDE_TEST_WIRE_DATAGRAMS", 10'000);
     CAPTURE(seed);
     Victim victim(implementation, profile);
     REQUIRE(victim.line() == "ready");

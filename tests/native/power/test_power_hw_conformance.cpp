@@ -25,10 +25,12 @@ struct Device {
 /// 200 W where it may; right in all but the mistake that it is made with.
 class Mistaken final : public Hardware {
  public:
-  Mistaken(std::string mistake, Device& device, const HardwareSpec& spec) : mistake_(std::move(mistake)), device_(device), spec_(spec) {
+  Mistaken(std::string mistake, Device& device, const HardwareSpec& spec)
+      : mistake_(std::move(mistake)), device_(device), spec_(spec) {
     if (mistake_ == "own-cap") own_ = device_;
     if (mistake_ == "twice") names_.push_back("node");
-    range_ = {std::max(100.0, std::isnan(spec.min_w) ? 0.0 : spec.min_w), std::min(300.0, std::isnan(spec.max_w) ? 1e9 : spec.max_w), true, ""};
+    range_ = {std::max(100.0, std::isnan(spec.min_w) ? 0.0 : spec.min_w),
+              std::min(300.0, std::isnan(spec.max_w) ? 1e9 : spec.max_w), true, ""};
     if (mistake_ == "wide") range_ = {100, 300, true, ""};
     if (spec.read_only && mistake_ != "writes") range_.settable = false, range_.why_not = "read_only";
     if (mistake_ == "mute") range_.settable = false;
@@ -55,7 +57,8 @@ class Mistaken final : public Hardware {
     if (!range_.settable) return Error{"power.read_only", "", ""};
     const bool outside = !(cap_w >= range_.min_w && cap_w <= range_.max_w);
     if (outside && mistake_ == "writes-first") device().cap_w = 111;
-    if (outside && mistake_ != "takes-all") return Error{mistake_ == "code" ? "power.wrong" : "power.out_of_range", "", ""};
+    if (outside && mistake_ != "takes-all")
+      return Error{mistake_ == "code" ? "power.wrong" : "power.out_of_range", "", ""};
     (void)read();
     device().cap_w = mistake_ == "off" ? cap_w - 5 : cap_w;
     return mistake_ == "believes" ? cap_w + 3 : device().cap_w;
@@ -100,7 +103,8 @@ std::map<std::string, conformance::Case> tried(const std::string& mistake, const
   settings.patience_s = 0.2;
   settings.only = only;
   settings.open = [&](const HardwareSpec& spec) -> Result<std::unique_ptr<Hardware>> {
-    if (!spec.domains.empty() && mistake != "any-pattern") return Error{"power.unknown_domain", "none", mistake == "tells-none" ? "" : "there are: node"};
+    if (!spec.domains.empty() && mistake != "any-pattern")
+      return Error{"power.unknown_domain", "none", mistake == "tells-none" ? "" : "there are: node"};
     return std::unique_ptr<Hardware>(new Mistaken(mistake, device, spec));
   };
   auto all = conformance::check(settings);
@@ -123,12 +127,30 @@ TEST_CASE("power conformance: who makes no mistake passes everything, and gets b
 }
 
 TEST_CASE("power conformance: each mistake is found") {
-  const std::pair<const char*, const char*> found[] = {
-      {"twice", "domains: each has*"}, {"source", "source:*"}, {"mute", "range:*"}, {"negative", "reading:*"}, {"silent", "reading:*"}, {"short", "reading:*"},
-      {"falls", "energy: it does not*"}, {"energy", "energy: it grows*"}, {"sensor", "sensors:*"}, {"any-pattern", "domains: one*"}, {"tells-none", "domains: one*"},
-      {"any-domain", "domains: one*"}, {"off", "cap: what is set*"}, {"believes", "cap: what is set*"}, {"takes-all", "cap: out of*"}, {"writes-first", "cap: out of*"},
-      {"code", "cap: out of*"}, {"own-cap", "cap: the hardware*"}, {"writes", "cap: read_only*"}, {"wide", "cap: the configuration*"}, {"disobeys", "cap: it is obeyed*"},
-      {"no-originals", "originals: another*"}, {"silent-restore", "originals: what is*"}, {"gives-up", "originals: what is*"}};
+  const std::pair<const char*, const char*> found[] = {{"twice", "domains: each has*"},
+                                                       {"source", "source:*"},
+                                                       {"mute", "range:*"},
+                                                       {"negative", "reading:*"},
+                                                       {"silent", "reading:*"},
+                                                       {"short", "reading:*"},
+                                                       {"falls", "energy: it does not*"},
+                                                       {"energy", "energy: it grows*"},
+                                                       {"sensor", "sensors:*"},
+                                                       {"any-pattern", "domains: one*"},
+                                                       {"tells-none", "domains: one*"},
+                                                       {"any-domain", "domains: one*"},
+                                                       {"off", "cap: what is set*"},
+                                                       {"believes", "cap: what is set*"},
+                                                       {"takes-all", "cap: out of*"},
+                                                       {"writes-first", "cap: out of*"},
+                                                       {"code", "cap: out of*"},
+                                                       {"own-cap", "cap: the hardware*"},
+                                                       {"writes", "cap: read_only*"},
+                                                       {"wide", "cap: the configuration*"},
+                                                       {"disobeys", "cap: it is obeyed*"},
+                                                       {"no-originals", "originals: another*"},
+                                                       {"silent-restore", "originals: what is*"},
+                                                       {"gives-up", "originals: what is*"}};
   for (const auto& [mistake, pattern] : found) {
     CAPTURE(mistake);
     const auto all = tried(mistake, pattern);
@@ -161,7 +183,8 @@ TEST_CASE("power conformance: a simulated node keeps its promises") {
 }
 
 TEST_CASE("json: what services send, and what they should not") {
-  auto parsed = JsonValue::parse(R"( {"a": [1, -2.5e2, true, null, "x\u00e9\ud83d\ude00\n"], "b": {"c": {}}, "a b": 0} )");
+  auto parsed =
+      JsonValue::parse(R"( {"a": [1, -2.5e2, true, null, "x\u00e9\ud83d\ude00\n"], "b": {"c": {}}, "a b": 0} )");
   REQUIRE(parsed);
   const JsonValue& v = *parsed;
   CHECK(v["a"].size() == 5);
@@ -172,8 +195,10 @@ TEST_CASE("json: what services send, and what they should not") {
   CHECK(v["b"]["c"].object());
   CHECK(v["no"]["such"][3]["path"].is_null());
   CHECK(std::isnan(v["b"].number()));
-  for (const char* bad : {"", "{", "[1,]", "{\"a\":}", "{\"a\" 1}", "{a:1}", "01", "1.", "1.e3", "-", "+1", ".5", "1e", "nul", "\"\\x\"", "\"\\ud800\"", "\"\\udc00\"", "\"a\nb\"", "\"", "[1] 2",
-                          "{\"a\":1,}", "NaN", "Infinity", "1e999", "'a'"}) {
+  for (const char* bad :
+       {"",   "{",     "[1,]",       "{\"a\":}", "{\"a\" 1}", "{a:1}",   "01",          "1.",          "1.e3",
+        "-",  "+1",    ".5",         "1e",       "nul",       "\"\\x\"", "\"\\ud800\"", "\"\\udc00\"", "\"a\nb\"",
+        "\"", "[1] 2", "{\"a\":1,}", "NaN",      "Infinity",  "1e999",   "'a'"}) {
     CAPTURE(std::string(bad));
     CHECK(!JsonValue::parse(bad));
   }

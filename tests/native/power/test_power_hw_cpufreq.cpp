@@ -60,7 +60,8 @@ TEST_CASE("cpufreq: limits and governors are set, and what cannot be is not writ
   CHECK(tree.get(folder + "policy0/scaling_governor") == "powersave");
   REQUIRE(opened->set("policy0", unknown, 3e9));
   CHECK(tree.get(folder + "policy0/scaling_min_freq") == "1000000");
-  REQUIRE(opened->set("policy0", 3.2e9, 3.4e9));  // the highest before the least: the kernel would refuse the other order
+  REQUIRE(
+      opened->set("policy0", 3.2e9, 3.4e9));  // the highest before the least: the kernel would refuse the other order
   const auto code = [&](const Result<void>& done) { return done ? std::string() : done.error().code; };
   CHECK(code(opened->set("policy0", 0, unknown)) == "power.out_of_range");
   CHECK(code(opened->set("policy0", unknown, 9e9)) == "power.out_of_range");

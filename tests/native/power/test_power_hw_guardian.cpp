@@ -57,11 +57,13 @@ Guardian::Act writing(Guardian::Did late) {
   };
 }
 
-constexpr int patience_ms = 20'000;     // no measure of anything
+constexpr int patience_ms = 20'000;  // no measure of anything
 
 }  // namespace
 
-TEST_CASE("guardian: it acts when a time was told and none after it, again and again, and says so; and not for a daemon that goes on") {
+TEST_CASE(
+    "guardian: it acts when a time was told and none after it, again and again, and says so; and not for a daemon that "
+    "goes on") {
   Letters letters;
   std::unique_ptr<Guardian> guardian;
   letters.as_standard_error([&] {
@@ -84,8 +86,7 @@ TEST_CASE("guardian: it acts when a time was told and none after it, again and a
   CHECK(letters.next(patience_ms) == 'l');
   CHECK(guardian->acted() >= 2);
   guardian->until(0);
-  while (letters.next(200) == 'l') {
-  }
+  while (letters.next(200) == 'l') {}
   const auto acted = guardian->acted();
   CHECK(letters.next(200) == 0);
   CHECK(guardian->acted() == acted);
@@ -109,8 +110,7 @@ TEST_CASE("guardian: what was as it should be is not told as done") {
   // Gone without a word.
   guardian.reset();
   char last = 0;
-  while ((last = letters.next(patience_ms)) == 'l') {
-  }
+  while ((last = letters.next(patience_ms)) == 'l') {}
   CHECK(last == 'g');
   CHECK(letters.next(patience_ms) == '.');
 }
@@ -141,10 +141,9 @@ TEST_CASE("guardian: a daemon that is stopped keeps nothing from it") {
   char letter = letters.next(patience_ms);
   if (letter == 'a') letter = letters.next(patience_ms);
   CHECK(letter == 'l');
-  CHECK(letters.next(patience_ms) == 'l');     // the count is there by now
+  CHECK(letters.next(patience_ms) == 'l');  // the count is there by now
   REQUIRE(::kill(daemon, SIGCONT) == 0);
-  while ((letter = letters.next(patience_ms)) == 'l') {
-  }
+  while ((letter = letters.next(patience_ms)) == 'l') {}
   CHECK(letter == 'y');
   REQUIRE(::waitpid(daemon, &status, 0) == daemon);
 }

@@ -13,7 +13,8 @@ using namespace sonde::power;
 
 namespace {
 
-const std::string limit_0 = "class/powercap/intel-rapl:0/constraint_0_power_limit_uw", limit_1 = "class/powercap/intel-rapl:1/constraint_0_power_limit_uw";
+const std::string limit_0 = "class/powercap/intel-rapl:0/constraint_0_power_limit_uw",
+                  limit_1 = "class/powercap/intel-rapl:1/constraint_0_power_limit_uw";
 
 Node::Settings over(const PowerTree& tree, double base_w = 0) {
   Node::Settings out;
@@ -31,16 +32,14 @@ std::unique_ptr<Node> opened(const Node::Settings& settings) {
   return std::move(*out);
 }
 
-template <typename T>
-std::string code(const Result<T>& result) {
-  return result ? "" : result.error().code;
-}
+template <typename T> std::string code(const Result<T>& result) { return result ? "" : result.error().code; }
 
 /// Which of the two packages' limits were written, in order.
 class Order {
  public:
   explicit Order(const PowerTree& tree) {
-    for (const auto& path : {limit_0, limit_1}) ids_.push_back(::inotify_add_watch(fd_, (tree.root + "/" + path).c_str(), IN_CLOSE_WRITE));
+    for (const auto& path : {limit_0, limit_1})
+      ids_.push_back(::inotify_add_watch(fd_, (tree.root + "/" + path).c_str(), IN_CLOSE_WRITE));
   }
   ~Order() { ::close(fd_); }
   std::vector<int> seen() {
@@ -92,7 +91,8 @@ TEST_CASE("node: it lowers before it raises, and raises nothing where lowering f
   for (const auto& [raised, lowered] : {std::pair{0, 1}, std::pair{1, 0}}) {
     tree.put(raised ? limit_1 : limit_0, "60000000");
     tree.put(raised ? limit_0 : limit_1, "190000000");
-    tree.put(std::string("class/powercap/intel-rapl:") + (raised ? "1" : "0") + "/constraint_1_power_limit_uw", "60000000");
+    tree.put(std::string("class/powercap/intel-rapl:") + (raised ? "1" : "0") + "/constraint_1_power_limit_uw",
+             "60000000");
     Order order(tree);
     auto back = node->cap(250);
     REQUIRE(back);
@@ -117,7 +117,8 @@ TEST_CASE("node: power is the sum of packages and base, parts are not counted tw
   const auto node = opened(settings);
   CHECK(node->read().domains.size() == 3);
   sleep_until(now_s() + 0.05);
-  for (const char* zone : {"intel-rapl:0", "intel-rapl:0:0", "intel-rapl:0:1"}) tree.put(std::string("class/powercap/") + zone + "/energy_uj", "2000000");
+  for (const char* zone : {"intel-rapl:0", "intel-rapl:0:0", "intel-rapl:0:1"})
+    tree.put(std::string("class/powercap/") + zone + "/energy_uj", "2000000");
   const auto now = node->read();
   const auto& d = now.domains;
   CHECK(now.source == Source::powercap);

@@ -16,7 +16,9 @@ namespace {
 /// Loaded by its path first, it is what the name stands for from then on.
 struct Fake {
   void* library = ::dlopen(SONDE_TEST_NVML, RTLD_NOW | RTLD_LOCAL);
-  FakeGpu* gpu(unsigned k) const { return reinterpret_cast<decltype(&fake_nvml_gpu)>(::dlsym(library, "fake_nvml_gpu"))(k); }
+  FakeGpu* gpu(unsigned k) const {
+    return reinterpret_cast<decltype(&fake_nvml_gpu)>(::dlsym(library, "fake_nvml_gpu"))(k);
+  }
   int opened() const { return reinterpret_cast<decltype(&fake_nvml_opened)>(::dlsym(library, "fake_nvml_opened"))(); }
   Fake() {
     REQUIRE(library);
@@ -85,7 +87,7 @@ TEST_CASE("nvml: a counter that could not be read once does not count its whole 
   (void)hardware->read();
   auto now = hardware->read();
   REQUIRE(now);
-  CHECK((*now)[0].energy_j < 1000);   // of 5 kJ in its life
+  CHECK((*now)[0].energy_j < 1000);  // of 5 kJ in its life
 }
 
 TEST_CASE("nvml: the suite, with and without a counter of energy") {
@@ -96,7 +98,8 @@ TEST_CASE("nvml: the suite, with and without a counter of energy") {
     settings.spec.kind = Source::nvml;
     auto all = conformance::check(settings);
     REQUIRE(all);
-    for (const auto& one : *all) CHECK_MESSAGE(one.outcome == conformance::Outcome::passed, (one.name + ": " + one.reason));
+    for (const auto& one : *all)
+      CHECK_MESSAGE(one.outcome == conformance::Outcome::passed, (one.name + ": " + one.reason));
     CHECK(fake.gpu(0)->limit_mw == 350'000);
   }
 }

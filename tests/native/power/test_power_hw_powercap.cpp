@@ -236,7 +236,8 @@ TEST_CASE("powercap: who may not write learns it from the range; who may not rea
     if (range.settable || !range.why_not.ends_with("constraint_0_power_limit_uw: Permission denied")) ::_exit(2);
     auto now = (*hardware)->read();
     if (!now || !((*now)[0].cap_w == 200)) ::_exit(3);
-    if (!std::isnan((*now)[0].power_w) || (*now)[0].trouble.find("energy_uj: Permission denied") == std::string::npos) ::_exit(4);
+    if (!std::isnan((*now)[0].power_w) || (*now)[0].trouble.find("energy_uj: Permission denied") == std::string::npos)
+      ::_exit(4);
     ::_exit(0);
   }
   int status = 0;
@@ -246,7 +247,7 @@ TEST_CASE("powercap: who may not write learns it from the range; who may not rea
 }
 
 TEST_CASE("powercap: a limit that could not be written has what it had, and counts as put back") {
-  const std::string fixed = "/proc/sys/kernel/ngroups_max";   // a number that nobody can write
+  const std::string fixed = "/proc/sys/kernel/ngroups_max";  // a number that nobody can write
   const auto number = kinds::read_text(fixed);
   if (!number || kinds::write_text(fixed, *number)) return;
   const PowerTree tree;

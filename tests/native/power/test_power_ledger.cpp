@@ -1,4 +1,5 @@
-// Managers, nodes and a hostile network between them: whatever happens, the caps that the nodes' hardware has add up to the budget at most.
+// Managers, nodes and a hostile network between them: whatever happens, the caps that the nodes' hardware has add up to
+// the budget at most.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +33,13 @@ Ledger ledger(double budget_w, std::vector<Member> members, Fence own = {1, "a"}
 }
 
 Report report(const LeaseKeeper& keeper, std::int64_t now, double cap_w) {
-  return {keeper.ticket(now), keeper.seen(), keeper.sequence(), keeper.leased(now), keeper.leased(now) ? static_cast<double>(keeper.ends_ns() - now) / 1e9 : 0, keeper.cap_w(now), cap_w};
+  return {keeper.ticket(now),
+          keeper.seen(),
+          keeper.sequence(),
+          keeper.leased(now),
+          keeper.leased(now) ? static_cast<double>(keeper.ends_ns() - now) / 1e9 : 0,
+          keeper.cap_w(now),
+          cap_w};
 }
 Report report(const LeaseKeeper& keeper, std::int64_t now) { return report(keeper, now, keeper.cap_w(now)); }
 
@@ -51,7 +58,8 @@ void exchange(Ledger& book, std::vector<LeaseKeeper>& nodes, const std::vector<d
 
 }  // namespace
 
-TEST_CASE("a node obeys a grant until its lease has run out by its own clock, and is at its safe cap before and after") {
+TEST_CASE(
+    "a node obeys a grant until its lease has run out by its own clock, and is at its safe cap before and after") {
   LeaseKeeper node(limits(), 7);
   CHECK(node.cap_w(0) == 100);
   Grant grant{{1, "a"}, 1, node.ticket(5 * second), 10, 300};
@@ -125,7 +133,8 @@ TEST_CASE("caps are lowered first, and raised when that was confirmed") {
   CHECK(due[0].second.cap_w == 350);
 }
 
-TEST_CASE("what a node that is heard no more may have is lent to others only when its lease and the clock's error are over") {
+TEST_CASE(
+    "what a node that is heard no more may have is lent to others only when its lease and the clock's error are over") {
   auto book = ledger(600, {{"n1", 50, 400, 100}, {"n2", 50, 400, 100}, {"n3", 50, 400, 100}});
   std::vector<LeaseKeeper> nodes{{limits(), 1}, {limits(), 2}, {limits(), 3}};
   exchange(book, nodes, {300, 200, 100}, second);
@@ -201,7 +210,8 @@ TEST_CASE("a node whose hardware has more than it was lent is counted with it") 
 }
 
 TEST_CASE("a manager that sees no more than half of the nodes lends nothing") {
-  const std::vector<Member> members{{"n1", 50, 400, 100}, {"n2", 50, 400, 100}, {"n3", 50, 400, 100}, {"n4", 50, 400, 100}};
+  const std::vector<Member> members{
+      {"n1", 50, 400, 100}, {"n2", 50, 400, 100}, {"n3", 50, 400, 100}, {"n4", 50, 400, 100}};
   auto book = ledger(1600, members);
   std::vector<LeaseKeeper> nodes{{limits(), 1}, {limits(), 2}};
   for (auto& node : nodes) REQUIRE(node.fence(book.fence()) == Refusal::none);
@@ -242,7 +252,8 @@ TEST_CASE("one that takes over counts who it does not hear at the most, until no
   CHECK(!book.settled(2 * second));
   for (double t = 3; t < 40; ++t) {
     for (std::size_t k = 0; k < 2; ++k) book.heard(k, report(nodes[k], in(t)), in(t), in(t));
-    // The old one counts n1 at its safe cap when its own lease is over, and may lend n3 the rest: this one must not lend it on.
+    // The old one counts n1 at its safe cap when its own lease is over, and may lend n3 the rest: this one must not
+    // lend it on.
     const auto due = book.due({250, 250, 100}, in(t));
     if (t < 32) {
       for (const auto& [k, grant] : due) CHECK(grant.cap_w <= 100);
@@ -325,8 +336,8 @@ TEST_CASE("ledgers that could not hold their budget are not opened") {
 
 namespace {
 
-/// A world with several managers, whose network loses, repeats, delays and reorders, whose links break, whose clocks drift, and where anybody
-/// is killed at any time.
+/// A world with several managers, whose network loses, repeats, delays and reorders, whose links break, whose clocks
+/// drift, and where anybody is killed at any time.
 class World {
  public:
   World(std::uint64_t seed, std::size_t nodes, std::size_t managers) : random_(seed), managers_(managers) {
@@ -380,26 +391,31 @@ class World {
   struct Node {
     bool alive = false, off = false;
     std::unique_ptr<LeaseKeeper> keeper;
-    Fence kept;                         ///< on its disk
+    Fence kept;  ///< on its disk
     double rate = 1;
     std::int64_t offset = 0;
     double hardware_w = 0;
     std::uint64_t instance = 0;
   };
   struct Manager {
-    std::shared_ptr<Ledger> book;       ///< while it is the one, by its own opinion; held by letters, so that no later one has its address
+    std::shared_ptr<Ledger>
+        book;  ///< while it is the one, by its own opinion; held by letters, so that no later one has its address
     std::unique_ptr<Policy> policy;
     std::vector<double> caps;
-    std::uint64_t epoch = 0;            ///< the highest that it knows of
+    std::uint64_t epoch = 0;  ///< the highest that it knows of
     std::int64_t heard_ns = 0;
-    std::map<std::size_t, std::int64_t> asked_ns;   ///< of the last answer of each node that obeys it
+    std::map<std::size_t, std::int64_t> asked_ns;  ///< of the last answer of each node that obeys it
   };
 
   /// Whether more than half of the nodes obeyed it when they were asked after the budget was changed.
   bool obeyed(const Manager& manager) const {
-    return 2 * static_cast<std::size_t>(std::count_if(manager.asked_ns.begin(), manager.asked_ns.end(), [&](const auto& a) { return a.second >= budget_ns_; })) > nodes_.size();
+    return 2 * static_cast<std::size_t>(std::count_if(manager.asked_ns.begin(), manager.asked_ns.end(),
+                                                      [&](const auto& a) { return a.second >= budget_ns_; })) >
+           nodes_.size();
   }
-  std::int64_t clock(const Node& node) const { return node.offset + static_cast<std::int64_t>(static_cast<double>(now_) * node.rate); }
+  std::int64_t clock(const Node& node) const {
+    return node.offset + static_cast<std::int64_t>(static_cast<double>(now_) * node.rate);
+  }
 
   /// Time goes on, and leases run out on the way: each change of a cap is looked at.
   void advance(std::int64_t to) {
@@ -407,7 +423,8 @@ class World {
       std::int64_t first = to;
       for (auto& node : nodes_) {
         if (!node.alive || !node.keeper->leased(clock(node))) continue;
-        const auto ends = static_cast<std::int64_t>(static_cast<double>(node.keeper->ends_ns() - node.offset) / node.rate) + 2;
+        const auto ends =
+            static_cast<std::int64_t>(static_cast<double>(node.keeper->ends_ns() - node.offset) / node.rate) + 2;
         if (ends > now_) first = std::min(first, ends);
       }
       now_ = first;
@@ -422,7 +439,8 @@ class World {
     Node& node = nodes_[k];
     const auto& m = members_[k];
     node.instance = random_.next();
-    node.keeper = std::make_unique<LeaseKeeper>(LeaseKeeper::Limits{m.min_w, m.max_w, m.safe_w, 600}, node.instance, node.kept);
+    node.keeper =
+        std::make_unique<LeaseKeeper>(LeaseKeeper::Limits{m.min_w, m.max_w, m.safe_w, 600}, node.instance, node.kept);
     node.alive = true, node.off = false;
     node.hardware_w = m.safe_w;
   }
@@ -439,7 +457,9 @@ class World {
     new_policy(manager);
     ++takeovers_;
   }
-  void new_policy(Manager& manager) { manager.policy = std::move(*make_policy(policies()[random_.below(policies().size())].name)); }
+  void new_policy(Manager& manager) {
+    manager.policy = std::move(*make_policy(policies()[random_.below(policies().size())].name));
+  }
 
   bool broken(std::size_t m, std::size_t k) const { return cut_.contains({m, k}); }
 
@@ -522,7 +542,9 @@ class World {
           managers_[other].epoch = std::max(managers_[other].epoch, epoch);
         });
     // A lower budget binds from when the manager says that it holds, and is no former one that does not know it yet.
-    if (obeyed(manager) && book->settings().budget_w == budget_ && book->settled(now_) && book->quorum(now_) && book->committed_w(now_) <= budget_ + 1e-6 && allowed_ > budget_) allowed_ = budget_;
+    if (obeyed(manager) && book->settings().budget_w == budget_ && book->settled(now_) && book->quorum(now_) &&
+        book->committed_w(now_) <= budget_ + 1e-6 && allowed_ > budget_)
+      allowed_ = budget_;
   }
 
   void something() {
@@ -541,7 +563,8 @@ class World {
       nodes_[k].alive = false, nodes_[k].off = true, nodes_[k].hardware_w = 0;
     } else if (what < 830) {
       if (!nodes_[k].alive) {
-        if (nodes_[k].off) nodes_[k].offset = static_cast<std::int64_t>(random_.below(50)) * second - now_;  // its clock begins anew
+        if (nodes_[k].off)
+          nodes_[k].offset = static_cast<std::int64_t>(random_.below(50)) * second - now_;  // its clock begins anew
         start_node(k);
       }
     } else if (what < 850) {
@@ -551,7 +574,7 @@ class World {
     } else if (what < 900) {
       cut_.clear();
     } else if (what < 903) {
-      managers_[m].book.reset();          // killed; comes back as a standby
+      managers_[m].book.reset();  // killed; comes back as a standby
     } else if (what < 905) {
       for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (random_.below(2)) cut_.insert({{m, i}, true});
@@ -576,7 +599,9 @@ class World {
     double sum = 0;
     for (const auto& node : nodes_) sum += node.hardware_w;
     most_share_ = std::max(most_share_, sum / allowed_);
-    if (sum > allowed_ * (1 + 1e-9)) FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps add up to " << sum << " W, allowed are " << allowed_ << " W (budget " << budget_ << ")");
+    if (sum > allowed_ * (1 + 1e-9))
+      FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps add up to " << sum << " W, allowed are " << allowed_
+                 << " W (budget " << budget_ << ")");
   }
 
   sonde::Random random_;
@@ -592,7 +617,8 @@ class World {
 
 }  // namespace
 
-TEST_CASE("ten thousand policy steps with loss, reordering, partitions and crashes: never above the budget, at any instant") {
+TEST_CASE(
+    "ten thousand policy steps with loss, reordering, partitions and crashes: never above the budget, at any instant") {
   const power_world::Seeds seeds(20);
   std::size_t steps = 0, takeovers = 0, above = 0, refused = 0;
   double most = 0;
@@ -600,11 +626,18 @@ TEST_CASE("ten thousand policy steps with loss, reordering, partitions and crash
     CAPTURE(seed);
     World world(seed, 1 + seed % 9, 1 + seed % 4);
     world.run(500);
-    steps += world.steps(), takeovers += world.takeovers(), above += world.above_safe(), refused += world.refused(), most = std::max(most, world.most_share());
+    steps += world.steps(), takeovers += world.takeovers(), above += world.above_safe(), refused += world.refused(),
+        most = std::max(most, world.most_share());
     // A budget that nobody comes near to would hold without all this.
     if (!seeds.asked) CHECK(world.most_share() > 0.6);
   }
-  seeds.tell(sonde::JsonLine().add("worlds", seeds.last - seeds.first + 1).add("steps", steps).add("takeovers", takeovers).add("refused", refused).add("above_safe", above).add("most_share", most));
+  seeds.tell(sonde::JsonLine()
+                 .add("worlds", seeds.last - seeds.first + 1)
+                 .add("steps", steps)
+                 .add("takeovers", takeovers)
+                 .add("refused", refused)
+                 .add("above_safe", above)
+                 .add("most_share", most));
   if (seeds.asked) return;
   CHECK(steps >= 10'000);
   CHECK(takeovers > 40);

@@ -30,7 +30,9 @@ class Broken final : public Policy {
  public:
   explicit Broken(double what) : what_(what) {}
   std::string_view name() const override { return "broken"; }
-  void propose(double, std::span<const NodeView>, std::span<double> caps) override { std::fill(caps.begin(), caps.end(), what_); }
+  void propose(double, std::span<const NodeView>, std::span<double> caps) override {
+    std::fill(caps.begin(), caps.end(), what_);
+  }
 
  private:
   double what_;
@@ -57,7 +59,8 @@ TEST_CASE("levelling uses all of the total there is room for, whatever the numbe
       high.push_back(low.back() + (random.below(4) ? random.uniform() * 300 : 0));
       weight.push_back(1e-3 + random.uniform() * 10);
     }
-    const double least = std::accumulate(low.begin(), low.end(), 0.0), most = std::accumulate(high.begin(), high.end(), 0.0);
+    const double least = std::accumulate(low.begin(), low.end(), 0.0),
+                 most = std::accumulate(high.begin(), high.end(), 0.0);
     const double total = least + (most - least) * random.uniform() * 1.2;
     const auto out = level(total, low, high, weight);
     CHECK(near(std::accumulate(out.begin(), out.end(), 0.0), std::min(total, most)));
@@ -131,7 +134,9 @@ TEST_CASE("slack gives the late nodes of a job what its early ones have too much
   CHECK(std::abs(spread) < 0.01);
 }
 
-TEST_CASE("what a node wants: as it was seen below its cap; all it can get where that was never seen, or where it uses that up") {
+TEST_CASE(
+    "what a node wants: as it was seen below its cap; all it can get where that was never seen, or where it uses that "
+    "up") {
   Demands demands;
   std::vector<NodeView> one{node(50, 400)};
   auto& n = one[0];
@@ -189,7 +194,8 @@ TEST_CASE("what nodes want all the time is what they get all the time, under eve
       auto nodes = first;
       std::vector<double> low(count, 1e9), high(count, 0);
       for (int period = 0; period < 160; ++period) {
-        for (std::size_t k = 0; k < count; ++k) nodes[k].power_w = std::min(nodes[k].cap_w, demand[k] * (1 + 0.01 * (2 * random.uniform() - 1)));
+        for (std::size_t k = 0; k < count; ++k)
+          nodes[k].power_w = std::min(nodes[k].cap_w, demand[k] * (1 + 0.01 * (2 * random.uniform() - 1)));
         const auto out = share(**policy, budget, nodes);
         REQUIRE(out);
         for (std::size_t k = 0; k < count; ++k) {
@@ -207,7 +213,9 @@ TEST_CASE("what nodes want all the time is what they get all the time, under eve
   }
 }
 
-TEST_CASE("soft: nobody is held back while the cluster is far from its budget, near to it shares are fair, and in between it stays what it is") {
+TEST_CASE(
+    "soft: nobody is held back while the cluster is far from its budget, near to it shares are fair, and in between it "
+    "stays what it is") {
   PolicySettings settings;
   settings.soft_w = 800;
   auto policy = make_policy("soft", settings), fair = make_policy("fair");
@@ -229,9 +237,9 @@ TEST_CASE("soft: nobody is held back while the cluster is far from its budget, n
   CHECK(got[1] > 200);
   CHECK(near(got[0] + got[1] + got[2] + got[3], 1000));
   got = caps(200, 220);
-  CHECK(got[0] >= 389.9);                                        // 820 W: near
-  CHECK(caps(180, 190)[0] >= 389.9);                             // 730 W: and still
-  CHECK(caps(150, 190)[0] < 350);                                // 640 W: no more
+  CHECK(got[0] >= 389.9);             // 820 W: near
+  CHECK(caps(180, 190)[0] >= 389.9);  // 730 W: and still
+  CHECK(caps(150, 190)[0] < 350);     // 640 W: no more
   // A budget that holds all at their highest: everybody has that.
   auto plenty = share(**policy, 1600, nodes);
   REQUIRE(plenty);
@@ -249,8 +257,11 @@ TEST_CASE("whatever a policy proposes, caps are in range and their sum within th
       v.max_w = v.min_w + (random.below(3) ? random.uniform() * 500 : 0);
       v.guaranteed_w = random.below(2) ? random.uniform() * 600 : 0;
       v.weight = 1e-3 + random.uniform() * 5;
-      const auto odd = [&](double usual) { return random.below(8) ? usual : std::vector<double>{unknown, inf, -inf, -1, 99'999, huge, 0}[random.below(7)]; };
-      v.power_w = odd(random.uniform() * 600), v.demand_w = odd(unknown), v.cap_w = odd(random.uniform() * 600), v.iteration_s = odd(random.uniform());
+      const auto odd = [&](double usual) {
+        return random.below(8) ? usual : std::vector<double>{unknown, inf, -inf, -1, 99'999, huge, 0}[random.below(7)];
+      };
+      v.power_w = odd(random.uniform() * 600), v.demand_w = odd(unknown), v.cap_w = odd(random.uniform() * 600),
+      v.iteration_s = odd(random.uniform());
       v.job = static_cast<std::uint32_t>(random.below(4));
       least += v.min_w, most += v.max_w;
       nodes.push_back(v);

@@ -160,7 +160,9 @@ std::string text(Backend& backend, const Op& op) {
 void check_folder(Role role, const std::string& name, Role other_role, const std::string& other_name) {
   namespace fs = std::filesystem;
   const Scratch scratch;
-  const auto says = [](const std::string& what, const char* word) { CHECK_MESSAGE(what.find(word) != std::string::npos, what); };
+  const auto says = [](const std::string& what, const char* word) {
+    CHECK_MESSAGE(what.find(word) != std::string::npos, what);
+  };
   const std::string path = scratch / "one";
 
   SUBCASE("made with access for its owner only, and no path at all") {
@@ -187,7 +189,9 @@ void check_folder(Role role, const std::string& name, Role other_role, const std
   SUBCASE("with a damaged marker, and with an empty one beside data") {
     open(role, name, {{"path", path}});
     std::ofstream(path + "/data") << "x";
-    for (const char* damaged : {"\x7f" "ELF", "sonde-store posi", ""}) {
+    for (const char* damaged : {"\x7f"
+                                "ELF",
+                                "sonde-store posi", ""}) {
       std::ofstream(path + "/sonde-store", std::ios::trunc) << damaged;
       says(cannot_open(role, name, {{"path", path}}), "damaged");
     }
@@ -231,7 +235,9 @@ constexpr int ops_in_batch = 8;
 constexpr int ack_fd = 3;
 
 std::string key_of(unsigned batch, int k) { return "batch" + std::to_string(batch) + '-' + std::to_string(k); }
-std::string value_of(unsigned batch, int k) { return std::string(200 + 37 * static_cast<std::size_t>(k), static_cast<char>('a' + batch % 26)); }
+std::string value_of(unsigned batch, int k) {
+  return std::string(200 + 37 * static_cast<std::size_t>(k), static_cast<char>('a' + batch % 26));
+}
 
 db::Schema schema() { return {{{"key", db::Type::text}, {"value", db::Type::text}}, {{{0}, true}}}; }
 
@@ -282,7 +288,8 @@ TEST_CASE("the child of check_kill" * doctest::skip()) {
   if (!role_text) return;
   const auto role = static_cast<Role>(std::atoi(role_text));
   auto backend = open(role, std::getenv("SONDE_TEST_KILL_BACKEND"), {{"path", std::getenv("SONDE_TEST_KILL_PATH")}});
-  for (unsigned batch = static_cast<unsigned>(std::atoi(std::getenv("SONDE_TEST_KILL_FIRST")));; ++batch) write_batch(*backend, role, batch);
+  for (unsigned batch = static_cast<unsigned>(std::atoi(std::getenv("SONDE_TEST_KILL_FIRST")));; ++batch)
+    write_batch(*backend, role, batch);
 }
 
 void check_kill(Role role, const std::string& name) {
@@ -313,11 +320,14 @@ void check_kill(Role role, const std::string& name) {
         dup2(acks[1], ack_fd);
         close(acks[1]);
       }
-      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-tc=the child of check_kill", static_cast<char*>(nullptr));
+      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-tc=the child of check_kill",
+            static_cast<char*>(nullptr));
       _exit(10);
     }
     close(acks[1]);
-    for (const char* variable : {"SONDE_TEST_KILL_ROLE", "SONDE_TEST_KILL_BACKEND", "SONDE_TEST_KILL_PATH", "SONDE_TEST_KILL_FIRST"}) unsetenv(variable);
+    for (const char* variable :
+         {"SONDE_TEST_KILL_ROLE", "SONDE_TEST_KILL_BACKEND", "SONDE_TEST_KILL_PATH", "SONDE_TEST_KILL_FIRST"})
+      unsetenv(variable);
     unsigned batch = 0;
     const auto next_ack = [&] { return ::read(acks[0], &batch, sizeof batch) == sizeof batch; };
     for (unsigned k = 0; k < 3 + 5 * round; ++k) {
@@ -336,9 +346,11 @@ void check_kill(Role role, const std::string& name) {
 
     const auto backend = open(role, name, {{"path", path}});
     for (const auto& [from, to] : acknowledged)
-      for (unsigned k = from; k < to; ++k) CHECK_MESSAGE(found(*backend, role, k) == ops_in_batch, "batch " << k << " was acknowledged");
+      for (unsigned k = from; k < to; ++k)
+        CHECK_MESSAGE(found(*backend, role, k) == ops_in_batch, "batch " << k << " was acknowledged");
     const int last = found(*backend, role, next);
-    if (role != Role::data) CHECK_MESSAGE((last == 0 || last == ops_in_batch), "of a batch that was not acknowledged there are " << last);
+    if (role != Role::data)
+      CHECK_MESSAGE((last == 0 || last == ops_in_batch), "of a batch that was not acknowledged there are " << last);
     ++next;  // that one may be there
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of backends that keep things on disk share: folders, small disks, syncs that fail, processes that are killed.
+// What the tests of backends that keep things on disk share: folders, small disks, syncs that fail, processes that are
+// killed.
 
 #include <doctest/doctest.h>
 
@@ -29,14 +30,14 @@ struct SmallDisk {
   bool mounted = false;
   Scratch scratch;
 };
-#define REQUIRE_OR_SKIP(condition)                                     \
-  if (!(condition)) {                                                  \
-    MESSAGE("skipped: mounting a small file system needs root");       \
-    return;                                                            \
+#define REQUIRE_OR_SKIP(condition)                               \
+  if (!(condition)) {                                            \
+    MESSAGE("skipped: mounting a small file system needs root"); \
+    return;                                                      \
   }
 
-/// fsync and fdatasync of the whole test program, those of its libraries too. While one is alive, they are noted, and those of
-/// numbers from `fail_from` on fail with EIO. Those that begin after hold() wait until release().
+/// fsync and fdatasync of the whole test program, those of its libraries too. While one is alive, they are noted, and
+/// those of numbers from `fail_from` on fail with EIO. Those that begin after hold() wait until release().
 struct Syncs {
   Syncs();
   ~Syncs();
@@ -63,8 +64,8 @@ std::string text(Backend& backend, const Op& op);
 /// Folders that are not ours, damaged, or in use: what any backend of this tree must refuse.
 void check_folder(Role role, const std::string& name, Role other_role, const std::string& other_name);
 
-/// A child process writes batches under Safety::storage and is killed, some rounds on the same folder. After each, what it was
-/// told is stored must be there; of roles kv and db what it was not told must be whole or absent.
+/// A child process writes batches under Safety::storage and is killed, some rounds on the same folder. After each, what
+/// it was told is stored must be there; of roles kv and db what it was not told must be whole or absent.
 void check_kill(Role role, const std::string& name);
 
 }  // namespace sonde::store::faults

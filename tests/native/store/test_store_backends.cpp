@@ -102,15 +102,16 @@ class Faulty final : public Backend {
   void execute(std::span<const Op> ops, Safety safety, std::span<Outcome> outcomes, Arena& arena) override {
     std::vector<Op> changed(ops.begin(), ops.end());
     for (Op& op : changed) {
-      if (fault_ == 1) op.flags = 0;                                                                // forgets flags
-      if (fault_ == 2) op.into = {};                                                                // ignores `into`
-      if (fault_ == 3 && (op.code == Code::object_list || op.code == Code::kv_scan)) op.data = {};  // starts over with each page
-      if (fault_ == 4 && op.key.size() > 200) op.key = op.key.substr(0, 200);                       // cuts names
+      if (fault_ == 1) op.flags = 0;  // forgets flags
+      if (fault_ == 2) op.into = {};  // ignores `into`
+      if (fault_ == 3 && (op.code == Code::object_list || op.code == Code::kv_scan))
+        op.data = {};                                                          // starts over with each page
+      if (fault_ == 4 && op.key.size() > 200) op.key = op.key.substr(0, 200);  // cuts names
     }
     if (fault_ == 5)  // one by one: no batch is atomic
-      for (std::size_t k = 0; k < ops.size(); ++k) good_->execute({&changed[k], 1}, safety, outcomes.subspan(k, 1), arena);
-    else
-      good_->execute(changed, safety, outcomes, arena);
+      for (std::size_t k = 0; k < ops.size(); ++k)
+        good_->execute({&changed[k], 1}, safety, outcomes.subspan(k, 1), arena);
+    else good_->execute(changed, safety, outcomes, arena);
     if (fault_ == 7 && ops.size() > 2) outcomes[2] = {};
     if (fault_ == 8)
       for (std::size_t k = 0; k < ops.size(); ++k) outcomes[k].value += ops[k].code == Code::object_status;
@@ -125,7 +126,8 @@ class Faulty final : public Backend {
 
 std::size_t failures(Role role, int fault, const std::string& word) {
   std::size_t failed = 0, fitting = 0;
-  for (const auto& check : conformance::check_backend(role, [&](const Settings& besides) -> Result<std::unique_ptr<Backend>> {
+  for (const auto& check :
+       conformance::check_backend(role, [&](const Settings& besides) -> Result<std::unique_ptr<Backend>> {
          if (fault != 10)
            if (auto ok = no_more_settings(besides, "faulty", "none"); !ok) return ok.error();
          return std::unique_ptr<Backend>(std::make_unique<Faulty>(role, fault));

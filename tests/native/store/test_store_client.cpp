@@ -16,8 +16,7 @@ using namespace sonde::store::test;
 namespace {
 
 /// Each test of the client runs embedded, on one server, and on three.
-template <typename Test>
-void everywhere(Test test) {
+template <typename Test> void everywhere(Test test) {
   SUBCASE("embedded") {
     Config config;
     config.embedded = memory_backends();
@@ -55,7 +54,8 @@ TEST_CASE("keys: put, get, remove, each with its own status") {
     REQUIRE(b.run());
     CHECK(b.failed() == 0);
     b.clear();
-    const auto a = b.get("runs", "a"), empty = b.get("runs", "b"), none = b.get("runs", "c"), other = b.get("other", "a");
+    const auto a = b.get("runs", "a"), empty = b.get("runs", "b"), none = b.get("runs", "c"),
+               other = b.get("other", "a");
     REQUIRE(b.run());
     CHECK(text(b[a].data) == "alpha");
     CHECK(b[a].value == 5);
@@ -223,16 +223,22 @@ TEST_CASE("scan and list: all servers, in order, with prefix, over many pages") 
     }));
     CHECK(n == 5);
     seen.clear();
-    REQUIRE(client.scan("many", "key/", true, [&](std::string_view key, Bytes) {
-      seen.emplace_back(key);
-      return true;
-    }, "key/02989"));
+    REQUIRE(client.scan(
+        "many", "key/", true,
+        [&](std::string_view key, Bytes) {
+          seen.emplace_back(key);
+          return true;
+        },
+        "key/02989"));
     CHECK(seen == std::vector<std::string>(keys.begin() + 2990, keys.end()));
     seen.clear();
-    REQUIRE(client.list("many", "key/0", [&](std::string_view name) {
-      seen.emplace_back(name);
-      return true;
-    }, "key/00999x"));
+    REQUIRE(client.list(
+        "many", "key/0",
+        [&](std::string_view name) {
+          seen.emplace_back(name);
+          return true;
+        },
+        "key/00999x"));
     CHECK(seen == std::vector<std::string>(keys.begin() + 1000, keys.end()));
     REQUIRE(client.scan("none", "", true, [&](std::string_view, Bytes) -> bool {
       FAIL("there is nothing");
@@ -472,7 +478,8 @@ TEST_CASE("memory: what its limit refuses leaves nothing, neither an object nor 
   batch.read("s", "kept", 0, into);
   REQUIRE(batch.run());
   CHECK(std::equal(small.begin(), small.end(), into.begin()));
-  CHECK(std::all_of(into.begin() + static_cast<std::ptrdiff_t>(small.size()), into.end(), [](std::byte b) { return b == std::byte{}; }));
+  CHECK(std::all_of(into.begin() + static_cast<std::ptrdiff_t>(small.size()), into.end(),
+                    [](std::byte b) { return b == std::byte{}; }));
 }
 
 TEST_CASE("a write in pieces of which one in the middle is refused says what stands before it") {
@@ -504,7 +511,8 @@ TEST_CASE("a server that accepts and says nothing is named, with how long it had
   ::close(*listener);
   REQUIRE_FALSE(client);
   CHECK(client.error().code == "store.timed_out");
-  CHECK(client.error().what.find("the server at " + config.servers[0] + " did not answer within ") != std::string::npos);
+  CHECK(client.error().what.find("the server at " + config.servers[0] + " did not answer within ") !=
+        std::string::npos);
   CHECK(client.error().what.find(" ms") != std::string::npos);
   CHECK(client.error().hint.find("connect_timeout_s") != std::string::npos);
 }
@@ -528,7 +536,8 @@ TEST_CASE("store: a client that is told to stop does not go on connecting to a s
 TEST_CASE("store: a server chooses no text that a client signs: a nonce, or nothing") {
   CHECK(auth::is_nonce(auth::nonce()));
   const std::string digits(63, 'a');
-  for (const std::string& text : {std::string("transfer all to mallory"), std::string(), digits, digits + "A", digits + "aa"}) {
+  for (const std::string& text :
+       {std::string("transfer all to mallory"), std::string(), digits, digits + "A", digits + "aa"}) {
     CHECK_FALSE(auth::is_nonce(text));
     std::uint16_t port = 0;
     const auto listener = tcp_listen({"127.0.0.1", 0}, port);
@@ -541,8 +550,7 @@ TEST_CASE("store: a server chooses no text that a client signs: a nonce, or noth
       const Outgoing out = plain_frame(wire::Kind::challenge, std::as_bytes(std::span(said)));
       (void)!::write(peer, out.head.data(), out.head.size());
       char heard[4096];
-      while (::read(peer, heard, sizeof heard) > 0) {
-      }
+      while (::read(peer, heard, sizeof heard) > 0) {}
       ::close(peer);
     });
     Config config;

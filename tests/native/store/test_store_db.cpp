@@ -12,17 +12,23 @@ using namespace sonde::store::db;
 
 namespace {
 
-Schema a_schema() { return {{{"name", Type::text}, {"n", Type::uint64}, {"x", Type::blob}}, {{{0, 1}, true}, {{2}, false}}}; }
+Schema a_schema() {
+  return {{{"name", Type::text}, {"n", Type::uint64}, {"x", Type::blob}}, {{{0, 1}, true}, {{2}, false}}};
+}
 
 Selector a_selector() {
-  return Selector::any_of({Selector::every(), Selector::all_of({Selector::where("name", Compare::like, std::string("a%")), Selector::where("_id", Compare::ge, std::uint64_t{7})}),
+  return Selector::any_of({Selector::every(),
+                           Selector::all_of({Selector::where("name", Compare::like, std::string("a%")),
+                                             Selector::where("_id", Compare::ge, std::uint64_t{7})}),
                            Selector::where("x", Compare::is_null), Selector::all_of({})});
 }
 
 Rows some_rows() {
   return {{"b", "i", "u", "I", "U", "f", "d", "t", "x", "z"},
-          {{true, std::int32_t{-5}, std::uint32_t{5}, std::int64_t{-6}, std::uint64_t{6}, 1.5f, -0.0, std::string("text"), Blob{std::byte{1}, std::byte{0}}, Value{}},
-           {false, std::int32_t{0}, std::uint32_t{0}, std::int64_t{0}, std::uint64_t{0}, 0.f, std::numeric_limits<double>::infinity(), std::string(), Blob{}, Value{}}}};
+          {{true, std::int32_t{-5}, std::uint32_t{5}, std::int64_t{-6}, std::uint64_t{6}, 1.5f, -0.0,
+            std::string("text"), Blob{std::byte{1}, std::byte{0}}, Value{}},
+           {false, std::int32_t{0}, std::uint32_t{0}, std::int64_t{0}, std::uint64_t{0}, 0.f,
+            std::numeric_limits<double>::infinity(), std::string(), Blob{}, Value{}}}};
 }
 
 Update an_update() { return {a_selector(), {"name", "n"}, {std::string("new"), Value{}}}; }
@@ -31,8 +37,7 @@ Answer an_answer() { return {{"n"}, {3, 9}, {{std::uint64_t{1}}, {Value{}}}}; }
 
 std::string why(const sonde::Error& error) { return error.what; }
 
-template <typename T>
-void refused(const sonde::Result<T>& result, const std::string& word) {
+template <typename T> void refused(const sonde::Result<T>& result, const std::string& word) {
   REQUIRE_FALSE(result);
   CHECK(result.error().code == "store.bad_encoding");
   CHECK_MESSAGE(why(result.error()).find(word) != std::string::npos, why(result.error()));
@@ -63,7 +68,10 @@ int decode_all(Bytes b) {
   return taken;
 }
 
-std::vector<Blob> messages() { return {encode(a_schema()), encode(some_rows()), encode(a_selector()), encode(an_update()), encode(a_query()), encode(an_answer())}; }
+std::vector<Blob> messages() {
+  return {encode(a_schema()),  encode(some_rows()), encode(a_selector()),
+          encode(an_update()), encode(a_query()),   encode(an_answer())};
+}
 
 }  // namespace
 
@@ -80,12 +88,15 @@ TEST_CASE("what is encoded comes back") {
 }
 
 TEST_CASE("the encoding is that of the header, byte by byte") {
-  CHECK(encode(Schema{{{"ab", Type::int32}}, {{{0}, true}}}) == bytes({'S', 1, 1, 0, 2, 2, 'a', 'b', 1, 0, 1, 1, 0, 0}));
+  CHECK(encode(Schema{{{"ab", Type::int32}}, {{{0}, true}}}) ==
+        bytes({'S', 1, 1, 0, 2, 2, 'a', 'b', 1, 0, 1, 1, 0, 0}));
   CHECK(encode(Rows{{"a"}, {{std::int32_t{-2}}, {std::string("x")}, {Value{}}, {true}}}) ==
         bytes({'R', 1, 1, 0, 1, 'a', 4, 0, 0, 0, 2, 0xfe, 0xff, 0xff, 0xff, 8, 1, 0, 0, 0, 'x', 0, 1, 1}));
-  CHECK(encode(Selector::all_of({Selector::every(), Selector::where("a", Compare::ge, std::uint32_t{258})})) == bytes({'W', 1, 1, 2, 0, 0, 3, 6, 1, 'a', 3, 2, 1, 0, 0}));
+  CHECK(encode(Selector::all_of({Selector::every(), Selector::where("a", Compare::ge, std::uint32_t{258})})) ==
+        bytes({'W', 1, 1, 2, 0, 0, 3, 6, 1, 'a', 3, 2, 1, 0, 0}));
   CHECK(encode(Query{{}, {{"a", true}}, {"b"}}) == bytes({'Q', 1, 0, 1, 0, 1, 1, 'a', 1, 0, 1, 'b'}));
-  CHECK(encode(Answer{{"a"}, {5}, {{false}}}) == bytes({'A', 1, 1, 0, 1, 'a', 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0}));
+  CHECK(encode(Answer{{"a"}, {5}, {{false}}}) ==
+        bytes({'A', 1, 1, 0, 1, 'a', 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0}));
   CHECK(encode(Update{{}, {"a"}, {1.0f}}) == bytes({'U', 1, 0, 1, 0, 1, 'a', 6, 0, 0, 0x80, 0x3f}));
 }
 
@@ -115,7 +126,10 @@ TEST_CASE("random damage is refused, or is another valid message: nothing crashe
         case 0: message[at] = static_cast<std::byte>(draw()); break;
         case 1: message[at] ^= static_cast<std::byte>(1u << draw() % 8); break;
         case 2: message.erase(message.begin() + static_cast<std::ptrdiff_t>(at)); break;
-        case 3: message.insert(message.begin() + static_cast<std::ptrdiff_t>(at), static_cast<std::byte>(draw() % 2 ? 0xff : 0)); break;
+        case 3:
+          message.insert(message.begin() + static_cast<std::ptrdiff_t>(at),
+                         static_cast<std::byte>(draw() % 2 ? 0xff : 0));
+          break;
       }
       if (message.empty()) break;
     }
@@ -196,7 +210,9 @@ TEST_CASE("values: NaN, text that is no text, a boolean that is neither, an unkn
 }
 
 TEST_CASE("conditions that make no sense are refused") {
-  const auto one = [](Compare compare, Value value) { return decode_selector(encode(Selector::where("a", compare, std::move(value)))); };
+  const auto one = [](Compare compare, Value value) {
+    return decode_selector(encode(Selector::where("a", compare, std::move(value))));
+  };
   refused(one(Compare::eq, {}), "is_null");
   refused(one(Compare::is_null, true), "take no value");
   refused(one(Compare::like, std::int32_t{1}), "takes a text");
@@ -207,8 +223,12 @@ TEST_CASE("conditions that make no sense are refused") {
 }
 
 TEST_CASE("UTF-8: the borders of each length, overlong forms, surrogates") {
-  for (const char* good : {"", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK(is_text(good));
-  for (const char* bad : {"\x80", "\xc1\xbf", "\xc2", "\xc2\x41", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) CHECK_FALSE(is_text(bad));
+  for (const char* good : {"", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    CHECK(is_text(good));
+  for (const char* bad : {"\x80", "\xc1\xbf", "\xc2", "\xc2\x41", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80",
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"})
+    CHECK_FALSE(is_text(bad));
 }
 
 // ---- SQLite on disk
@@ -224,7 +244,8 @@ bool has_sqlite() {
 
 struct Table {
   std::unique_ptr<Backend> backend;
-  explicit Table(const Settings& settings, std::string name = "sqlite") : backend(faults::open(Role::db, name, settings)) {
+  explicit Table(const Settings& settings, std::string name = "sqlite")
+      : backend(faults::open(Role::db, name, settings)) {
     const Blob schema = encode(Schema{{{"n", Type::int32}, {"pad", Type::text}}, {{{0}, true}}});
     REQUIRE(faults::run(*backend, faults::op(Code::db_define, "rows", text_of(schema))) == Status::ok);
   }
@@ -292,7 +313,8 @@ TEST_CASE("sqlite: a database that is none is refused") {
   if (!has_sqlite()) return;
   const faults::Scratch scratch;
   { Table table({{"path", scratch / "x"}}); }
-  std::filesystem::copy_file("/proc/self/exe", scratch / "x/rows.db", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file("/proc/self/exe", scratch / "x/rows.db",
+                             std::filesystem::copy_options::overwrite_existing);
   CHECK(faults::cannot_open(Role::db, "sqlite", {{"path", scratch / "x"}}).find("SQLite") != std::string::npos);
 }
 

@@ -16,7 +16,8 @@ using namespace sonde::store::faults;
 
 namespace {
 
-/// Keys in a map, changed in place: a batch under way is half done until roll_back(). The key "throws" does as `what` says.
+/// Keys in a map, changed in place: a batch under way is half done until roll_back(). The key "throws" does as `what`
+/// says.
 class Thrower final : public Backend {
  public:
   explicit Thrower(Role role) : role_(role) {}
@@ -39,7 +40,8 @@ class Thrower final : public Backend {
         pairs[key] = text_of(ops[k].data);
         outcomes[k] = {Status::ok, 0, 0, {}};
       } else {
-        outcomes[k] = pairs.contains(key) ? give(bytes_of(pairs[key]), ops[k], arena) : Outcome{Status::not_found, 0, 0, {}};
+        outcomes[k] =
+            pairs.contains(key) ? give(bytes_of(pairs[key]), ops[k], arena) : Outcome{Status::not_found, 0, 0, {}};
       }
     }
   }
@@ -84,7 +86,8 @@ struct Behind {
 TEST_CASE("guard: a batch of keys that throws is undone, and told by the operation that threw") {
   Behind at(Role::kv);
   CHECK(at.run({op(Code::kv_put, "a", "1")})[0].status == Status::ok);
-  const auto outcomes = at.run({op(Code::kv_put, "a", "2"), op(Code::kv_put, "b", "2"), op(Code::kv_put, "throws", "2"), op(Code::kv_put, "c", "2")});
+  const auto outcomes = at.run({op(Code::kv_put, "a", "2"), op(Code::kv_put, "b", "2"), op(Code::kv_put, "throws", "2"),
+                                op(Code::kv_put, "c", "2")});
   CHECK(outcomes[0].status == Status::aborted);
   CHECK(outcomes[1].status == Status::aborted);
   CHECK(outcomes[2].status == Status::internal);
@@ -96,7 +99,8 @@ TEST_CASE("guard: a batch of keys that throws is undone, and told by the operati
 
 TEST_CASE("guard: what was done with objects before the exception keeps its outcome") {
   Behind at(Role::data);
-  const auto outcomes = at.run({op(Code::object_write, "a", "1"), op(Code::object_write, "throws"), op(Code::object_write, "b", "1")});
+  const auto outcomes =
+      at.run({op(Code::object_write, "a", "1"), op(Code::object_write, "throws"), op(Code::object_write, "b", "1")});
   CHECK(outcomes[0].status == Status::ok);
   CHECK(outcomes[1].status == Status::internal);
   CHECK(outcomes[2].status == Status::internal);
@@ -123,7 +127,8 @@ TEST_CASE("guard: every other call may throw too, and anything") {
   Behind at(Role::kv);
   at.thrower->syncing = [] { throw 7; };
   at.thrower->describing = [] { throw std::bad_alloc(); };
-  CHECK(at.backend->sync(false).error().what.find("the backend mine of the module ./mine.so threw an exception: of the type i") != std::string::npos);
+  CHECK(at.backend->sync(false).error().what.find(
+            "the backend mine of the module ./mine.so threw an exception: of the type i") != std::string::npos);
   CHECK_FALSE(at.backend->settle());
   CHECK(at.backend->describe().find("bad_alloc") != std::string::npos);
   at.thrower->what = [] { throw std::runtime_error(std::string(5000, 'x')); };
@@ -164,7 +169,8 @@ void undoes_a_batch_without_memory(Backend& backend, const Op& write, const Op& 
 
 }  // namespace
 
-TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend that is atomic" * doctest::skip(new_ends_the_process)) {
+TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend that is atomic" *
+          doctest::skip(new_ends_the_process)) {
   const auto names = backend_names(Role::kv);
   for (const char* name : {"memory", "lmdb", "rocksdb"}) {
     CAPTURE(name);
@@ -173,9 +179,11 @@ TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend
       continue;
     }
     const Scratch scratch;
-    const auto backend = faults::open(Role::kv, name, std::string_view(name) == "memory" ? Settings{} : Settings{{"path", scratch / "keys"}});
+    const auto backend = faults::open(
+        Role::kv, name, std::string_view(name) == "memory" ? Settings{} : Settings{{"path", scratch / "keys"}});
     REQUIRE(run(*backend, op(Code::kv_put, "old", "value")) == Status::ok);
-    undoes_a_batch_without_memory(*backend, op(Code::kv_put, "new", "value"), op(Code::kv_get, "old"), op(Code::kv_get, "new"));
+    undoes_a_batch_without_memory(*backend, op(Code::kv_put, "new", "value"), op(Code::kv_get, "old"),
+                                  op(Code::kv_get, "new"));
   }
   if (const auto tables = backend_names(Role::db); std::find(tables.begin(), tables.end(), "sqlite") != tables.end()) {
     const Scratch scratch;
@@ -184,6 +192,7 @@ TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend
     const auto row = db::encode(db::Rows{{"n"}, {{std::int64_t{7}}}});
     const auto query = db::encode(db::Query{{}, {}, {"n"}});
     REQUIRE(run(*backend, op(Code::db_define, "rows", text_of(schema))) == Status::ok);
-    undoes_a_batch_without_memory(*backend, op(Code::db_insert, "rows", text_of(row)), op(Code::db_describe, "rows"), op(Code::db_query, "rows", text_of(query)));
+    undoes_a_batch_without_memory(*backend, op(Code::db_insert, "rows", text_of(row)), op(Code::db_describe, "rows"),
+                                  op(Code::db_query, "rows", text_of(query)));
   }
 }

@@ -100,13 +100,17 @@ TEST_CASE("requests before the welcome, wrong kinds and wrong order end the conn
   const auto refused = server.metrics().bad_frames.load();
   CHECK(fuzz::attack(server, put_message(1), false) == 1);  // one fault
   auto second_part_first = put_message(1);
-  second_part_first.erase(second_part_first.begin(), second_part_first.begin() + static_cast<std::ptrdiff_t>(second_part_first.size() / 2));
+  second_part_first.erase(second_part_first.begin(),
+                          second_part_first.begin() + static_cast<std::ptrdiff_t>(second_part_first.size() / 2));
   CHECK(fuzz::attack(server, second_part_first, true) == 1);
   auto other_id = put_message(1);
   const auto two = put_message(2);
-  std::copy(two.begin() + static_cast<std::ptrdiff_t>(two.size() / 2), two.end(), other_id.begin() + static_cast<std::ptrdiff_t>(other_id.size() / 2));
+  std::copy(two.begin() + static_cast<std::ptrdiff_t>(two.size() / 2), two.end(),
+            other_id.begin() + static_cast<std::ptrdiff_t>(other_id.size() / 2));
   CHECK(fuzz::attack(server, other_id, true) == 1);
-  CHECK(fuzz::attack(server, bytes_of("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n and more text than a header has bytes"), false) == 1);
+  CHECK(fuzz::attack(server,
+                     bytes_of("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n and more text than a header has bytes"),
+                     false) == 1);
   CHECK(server.metrics().bad_frames.load() == refused + 4);
   CHECK(server.metrics().last_error().find("Sonde frame") != std::string::npos);
 }
@@ -115,7 +119,8 @@ TEST_CASE("thousands of hostile frames: the server lives, and its memory is boun
   const auto server = fuzz::target();
   REQUIRE(server);
   std::mt19937_64 random(7);
-  for (int k = 0; k < 400; ++k) CHECK(fuzz::attack(*server, fuzz::hostile_stream(random, 1 + random() % 32), random() % 16 != 0) >= 0);
+  for (int k = 0; k < 400; ++k)
+    CHECK(fuzz::attack(*server, fuzz::hostile_stream(random, 1 + random() % 32), random() % 16 != 0) >= 0);
   CHECK(fuzz::alive(*server));
   CHECK(server->metrics().connections <= 1);
 }
@@ -258,14 +263,15 @@ TEST_CASE("a read of an exabyte takes its turns: others are served, and the serv
     h.body_crc = wire::crc32c(table.table());
     std::vector<std::byte> head(wire::header_bytes);
     wire::encode(h, head.data());
-    for (const auto& out : {plain_frame(wire::Kind::hello, bytes_of("client=huge\nnonce=y\n")), plain_frame(wire::Kind::proof, {})}) stream.insert(stream.end(), out.head.begin(), out.head.end());
+    for (const auto& out :
+         {plain_frame(wire::Kind::hello, bytes_of("client=huge\nnonce=y\n")), plain_frame(wire::Kind::proof, {})})
+      stream.insert(stream.end(), out.head.begin(), out.head.end());
     stream.insert(stream.end(), head.begin(), head.end());
     stream.insert(stream.end(), table.table().begin(), table.table().end());
     REQUIRE(::send(ends[0], stream.data(), stream.size(), 0) == static_cast<ssize_t>(stream.size()));
     std::thread reader([fd = ends[0]] {  // takes all it gets, so that the server never has to wait
       std::vector<std::byte> chunk(1u << 20);
-      while (::recv(fd, chunk.data(), chunk.size(), 0) > 0) {
-      }
+      while (::recv(fd, chunk.data(), chunk.size(), 0) > 0) {}
     });
     for (int k = 0; k < 20; ++k) {
       b.clear();

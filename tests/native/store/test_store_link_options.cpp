@@ -49,8 +49,17 @@ TEST_CASE("link options: no spin at all is something else than the usual") {
 TEST_CASE("link options: what is none changes nothing") {
   LinkOptions options;
   options.rma_from = 7;
-  for (const auto& [name, value] : {std::pair{"nodelay", "maybe"}, {"nodelay", ""}, {"provider", ""}, {"rma", "many"}, {"rma", "-1"}, {"rma", "1x"}, {"rma", ""},
-                                    {"spin", "long"}, {"spin", ""}, {"colour", "red"}, {"", ""}})
+  for (const auto& [name, value] : {std::pair{"nodelay", "maybe"},
+                                    {"nodelay", ""},
+                                    {"provider", ""},
+                                    {"rma", "many"},
+                                    {"rma", "-1"},
+                                    {"rma", "1x"},
+                                    {"rma", ""},
+                                    {"spin", "long"},
+                                    {"spin", ""},
+                                    {"colour", "red"},
+                                    {"", ""}})
     CHECK_FALSE(set_link_option(options, name, value));
   CHECK(options.nodelay);
   CHECK(options.provider.empty());

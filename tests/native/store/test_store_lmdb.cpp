@@ -14,12 +14,16 @@ bool there_is(Role role, std::string_view name) {
   return false;
 }
 
-std::unique_ptr<Backend> open_lmdb(const std::string& path, const std::string& map = "64GiB") { return faults::open(Role::kv, "lmdb", {{"path", path}, {"map", map}}); }
-Op put(std::string_view key, std::string_view value, std::uint8_t flags = 0) { return op(Code::kv_put, key, value, flags); }
+std::unique_ptr<Backend> open_lmdb(const std::string& path, const std::string& map = "64GiB") {
+  return faults::open(Role::kv, "lmdb", {{"path", path}, {"map", map}});
+}
+Op put(std::string_view key, std::string_view value, std::uint8_t flags = 0) {
+  return op(Code::kv_put, key, value, flags);
+}
 Op get(std::string_view key) { return op(Code::kv_get, key); }
 
-/// Puts until there is no space, sometimes in batches: all that was acknowledged must be there, before and after it is opened
-/// again, and a batch that did not fit must be absent.
+/// Puts until there is no space, sometimes in batches: all that was acknowledged must be there, before and after it is
+/// opened again, and a batch that did not fit must be absent.
 void fill(const std::string& path, const std::string& map, std::size_t at_least) {
   auto backend = open_lmdb(path, map);
   const std::string value(20000, 'v');
@@ -33,7 +37,8 @@ void fill(const std::string& path, const std::string& map, std::size_t at_least)
     const bool ok = std::all_of(statuses.begin(), statuses.end(), [](Status s) { return s == Status::ok; });
     if (!ok) {
       CHECK(std::count(statuses.begin(), statuses.end(), Status::no_space) == 1);
-      CHECK(std::count(statuses.begin(), statuses.end(), Status::aborted) == static_cast<std::ptrdiff_t>(statuses.size()) - 1);
+      CHECK(std::count(statuses.begin(), statuses.end(), Status::aborted) ==
+            static_cast<std::ptrdiff_t>(statuses.size()) - 1);
     }
     auto& list = ok ? acknowledged : refused;
     list.insert(list.end(), keys.begin(), keys.end());
@@ -66,7 +71,8 @@ TEST_CASE("lmdb: folders that it must refuse") {
 TEST_CASE("lmdb: settings that make no sense") {
   if (!there_is(Role::kv, "lmdb")) return;
   const Scratch scratch;
-  for (const char* map : {"0", "1kB", "1000TiB", "much", "64G"}) CHECK_FALSE(open_backend(Role::kv, "lmdb", {{"path", scratch / "x"}, {"map", map}}));
+  for (const char* map : {"0", "1kB", "1000TiB", "much", "64G"})
+    CHECK_FALSE(open_backend(Role::kv, "lmdb", {{"path", scratch / "x"}, {"map", map}}));
   CHECK_FALSE(std::filesystem::exists(scratch / "x"));
 }
 
@@ -75,7 +81,8 @@ TEST_CASE("lmdb: a database that is none is refused") {
   const Scratch scratch;
   open_lmdb(scratch / "x");
   std::filesystem::resize_file(scratch / "x/data.mdb", 0);
-  std::filesystem::copy_file("/proc/self/exe", scratch / "x/data.mdb", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file("/proc/self/exe", scratch / "x/data.mdb",
+                             std::filesystem::copy_options::overwrite_existing);
   CHECK(cannot_open(Role::kv, "lmdb", {{"path", scratch / "x"}}).find("LMDB") != std::string::npos);
 }
 
@@ -116,7 +123,8 @@ TEST_CASE("lmdb: a full disk undoes the batch that does not fit, and no other") 
   fill(disk.scratch / "x", "64GiB", 50);
 }
 
-TEST_CASE("lmdb: what is not committed yet is there for every batch, and put on storage by sync, settle and a clean end") {
+TEST_CASE(
+    "lmdb: what is not committed yet is there for every batch, and put on storage by sync, settle and a clean end") {
   if (!there_is(Role::kv, "lmdb")) return;
   const Scratch scratch;
   auto backend = open_lmdb(scratch / "x");
@@ -185,7 +193,8 @@ TEST_CASE("rocksdb: settings that make no sense") {
   if (!there_is(Role::kv, "rocksdb")) return;
   const Scratch scratch;
   for (const char* name : {"cache", "buffer"})
-    for (const char* size : {"0", "2TiB", "much"}) CHECK_FALSE(open_backend(Role::kv, "rocksdb", {{"path", scratch / "x"}, {name, size}}));
+    for (const char* size : {"0", "2TiB", "much"})
+      CHECK_FALSE(open_backend(Role::kv, "rocksdb", {{"path", scratch / "x"}, {name, size}}));
   CHECK_FALSE(std::filesystem::exists(scratch / "x"));
 }
 

@@ -32,7 +32,8 @@ bool have_ofi() {
   return have;
 }
 
-void conforms(const char* transport, const char* provider, const std::function<void(conformance::TransportPlan&)>& change = {}) {
+void conforms(const char* transport, const char* provider,
+              const std::function<void(conformance::TransportPlan&)>& change = {}) {
   if (!have_ofi()) return;
   conformance::TransportPlan plan;
   plan.options.provider = provider;
@@ -54,9 +55,10 @@ std::size_t entries(const char* folder, const std::string& prefix = {}) {
   return n;
 }
 
-/// How names in shared memory begin that this user's process `pid` makes. Others' come and go, as tests run beside these.
+/// How names in shared memory begin that this user's process `pid` makes. Others' come and go, as tests run beside
+/// these.
 std::string shared_stem(pid_t pid) {
-  struct stat ns {};
+  struct stat ns{};
   REQUIRE(stat("/proc/self/ns/pid", &ns) == 0);
   return "sonde-ofi-" + std::to_string(getuid()) + '-' + std::to_string(ns.st_ino) + '-' + std::to_string(pid) + '-';
 }
@@ -92,10 +94,8 @@ struct Pair {
       if (made) server = std::move(*made);
     });
     auto made = (*open_transport(transport))->connect(*near, options, near_sink, deadline);
-    if (made)
-      client = std::move(*made);
-    else
-      error = made.error().code + ": " + made.error().what + " / " + made.error().hint;
+    if (made) client = std::move(*made);
+    else error = made.error().code + ": " + made.error().what + " / " + made.error().hint;
     if (!made) near.reset();
     thread.join();
   }
@@ -331,17 +331,23 @@ TEST_CASE("a provider that hangs is given up and leaves nothing behind") {
 
 TEST_CASE("no thread, descriptor, shared memory or signal handler is left by a pair of links") {
   if (!have_ofi()) return;
-  for (const auto& [transport, provider] : {std::pair{"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-msg", "sockets"}, {"ofi-rdm", "shm"}, {"ofi-rdm", "net"}, {"ofi-rma", "shm"}}) {
+  for (const auto& [transport, provider] : {std::pair{"ofi-msg", "net"},
+                                            {"ofi-msg", "tcp"},
+                                            {"ofi-msg", "sockets"},
+                                            {"ofi-rdm", "shm"},
+                                            {"ofi-rdm", "net"},
+                                            {"ofi-rma", "shm"}}) {
     INFO(transport, " over ", provider);
     { Pair first(transport, over(provider)); }  // what libfabric keeps for the life of the process is there now
     const std::size_t threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
-    struct sigaction before {}, after {};
+    struct sigaction before{}, after{};
     sigaction(SIGTERM, nullptr, &before);
     {
       Pair pair(transport, over(provider));
       REQUIRE_MESSAGE(pair.client, pair.error);
       REQUIRE(pair.server);
-      CHECK(entries("/dev/shm", shared_stem(getpid())) == 0);  // its names are gone as soon as both ends know each other
+      CHECK(entries("/dev/shm", shared_stem(getpid())) ==
+            0);  // its names are gone as soon as both ends know each other
     }
     CHECK(until([&] { return entries("/proc/self/task") == threads; }));
     CHECK(entries("/proc/self/fd") == descriptors);
@@ -356,7 +362,8 @@ TEST_CASE("what a killed process left in shared memory is swept, what a living o
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
   waitpid(dead, nullptr, 0);
-  const std::string left = "/dev/shm/" + shared_stem(dead) + "1:0:0", kept = "/dev/shm/" + shared_stem(getpid()) + "999:0:0";
+  const std::string left = "/dev/shm/" + shared_stem(dead) + "1:0:0",
+                    kept = "/dev/shm/" + shared_stem(getpid()) + "999:0:0";
   const std::string other = "/dev/shm/sonde-other-" + std::to_string(getpid());
   for (const auto& name : {left, kept, other}) close(open(name.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   { Pair pair("ofi-msg", over("tcp")); }
@@ -373,7 +380,8 @@ TEST_CASE("a peer over its Control that speaks nonsense is refused") {
   const auto [a, b] = PairControl::make_pair();
   PairControl near(a), far(b);
   Quiet sink;
-  const auto made = (*open_transport("ofi-msg"))->accept(far, bytes_of("buffers=9999999999\n\xff\xfe"), LinkOptions{}, sink, Deadline::in_s(5));
+  const auto made = (*open_transport("ofi-msg"))
+                        ->accept(far, bytes_of("buffers=9999999999\n\xff\xfe"), LinkOptions{}, sink, Deadline::in_s(5));
   CHECK_FALSE(made);
   CHECK(made.error().code == "store.bad_frame");
 }
@@ -389,7 +397,8 @@ TEST_CASE("a peer whose messages lie is told off, and nothing else happens") {
       Pair pair(transport, liar, honest);
       REQUIRE_MESSAGE(pair.client, pair.error);
       REQUIRE(pair.server);
-      // The next goes when the one before has arrived: frames that wait would share messages, and the tenth message is what lies.
+      // The next goes when the one before has arrived: frames that wait would share messages, and the tenth message is
+      // what lies.
       for (int id = 1; id <= 20 && !pair.far_sink.ended; ++id) {
         pair.client->send(small_frame(static_cast<std::uint64_t>(id)));
         pair.client->flush();
@@ -515,7 +524,8 @@ TEST_CASE("frames after the end are dropped") {
 
 TEST_CASE("an armed link's descriptor wakes an event loop") {
   if (!have_ofi()) return;
-  for (const auto& [transport, provider] : {std::pair{"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rdm", "net"}}) {
+  for (const auto& [transport, provider] :
+       {std::pair{"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rdm", "net"}}) {
     INFO(transport, " over ", provider);
     Pair pair(transport, over(provider));
     REQUIRE_MESSAGE(pair.client, pair.error);

@@ -50,7 +50,9 @@ TEST_CASE("the page's put is what is sent, and its answer what comes back") {
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   service.servers[0]->serve(ends[1]);
-  const auto say = [&](Bytes bytes) { REQUIRE(::send(ends[0], bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())); };
+  const auto say = [&](Bytes bytes) {
+    REQUIRE(::send(ends[0], bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  };
   const auto hear = [&](std::size_t n) {
     std::vector<std::byte> bytes(n);
     REQUIRE(::recv(ends[0], bytes.data(), n, MSG_WAITALL) == static_cast<ssize_t>(n));

@@ -14,7 +14,9 @@ using namespace sonde::store::faults;
 
 namespace {
 
-std::unique_ptr<Backend> open_posix(const std::string& path, const std::string& files = "512") { return faults::open(Role::data, "posix", {{"path", path}, {"files", files}}); }
+std::unique_ptr<Backend> open_posix(const std::string& path, const std::string& files = "512") {
+  return faults::open(Role::data, "posix", {{"path", path}, {"files", files}});
+}
 
 Op write(std::string_view key, std::string_view data, std::uint64_t offset = 0) {
   Op write = op(Code::object_write, key, data);
@@ -48,13 +50,15 @@ TEST_CASE("posix: settings that make no sense") {
 TEST_CASE("posix: no name leaves the folder") {
   const Scratch scratch;
   auto backend = open_posix(scratch / "in");
-  for (const char* name : {"../out", "..", "/etc/sonde-out", ".", "a/../../../out", "sonde-store"}) CHECK(run(*backend, write(name, "x")) == Status::ok);
+  for (const char* name : {"../out", "..", "/etc/sonde-out", ".", "a/../../../out", "sonde-store"})
+    CHECK(run(*backend, write(name, "x")) == Status::ok);
   Op other = write("../../out", "x");
   other.space = "..";
   CHECK(run(*backend, other) == Status::ok);
   CHECK(std::distance(std::filesystem::directory_iterator(scratch.path), std::filesystem::directory_iterator()) == 1);
   CHECK_FALSE(std::filesystem::exists("/etc/sonde-out"));
-  for (const auto& entry : std::filesystem::directory_iterator(scratch / "in")) CHECK((entry.is_directory() || entry.path().filename() == "sonde-store"));
+  for (const auto& entry : std::filesystem::directory_iterator(scratch / "in"))
+    CHECK((entry.is_directory() || entry.path().filename() == "sonde-store"));
 }
 
 TEST_CASE("posix: the folders of a long name go with its last object") {
@@ -62,7 +66,9 @@ TEST_CASE("posix: the folders of a long name go with its last object") {
   auto backend = open_posix(scratch / "long");
   const std::string name(1000, 'x');
   const auto folders = [&] {
-    return std::count_if(std::filesystem::recursive_directory_iterator(scratch / "long"), std::filesystem::recursive_directory_iterator(), [](const auto& e) { return e.is_directory(); });
+    return std::count_if(std::filesystem::recursive_directory_iterator(scratch / "long"),
+                         std::filesystem::recursive_directory_iterator(),
+                         [](const auto& e) { return e.is_directory(); });
   };
   CHECK(folders() == 0);
   CHECK(run(*backend, write(name, "1")) == Status::ok);
@@ -88,7 +94,8 @@ TEST_CASE("posix: sync covers the files and folders that storage needs, and no o
   const Scratch scratch;
   auto backend = open_posix(scratch / "in");
   Syncs syncs;
-  CHECK(run(*backend, {write("stored", "1"), write("stored2", "2")}, Safety::storage) == std::vector<Status>(2, Status::ok));
+  CHECK(run(*backend, {write("stored", "1"), write("stored2", "2")}, Safety::storage) ==
+        std::vector<Status>(2, Status::ok));
   CHECK(run(*backend, write("network", "3")) == Status::ok);
   CHECK(Syncs::count() == 0);
   REQUIRE(backend->sync(false));
@@ -199,7 +206,8 @@ TEST_CASE("posix: a full disk is no_space, what was written before stays, and ro
   CHECK(written.size() > 5);
   for (const auto& name : written) CHECK((text(*backend, faults::read(name)) == block));
   // What fails leaves the others of its batch alone, also where they were to be written by one call.
-  const auto statuses = run(*backend, {write("o0", "head"), write("o0", block, 256u << 10), write("o0", "more", 512u << 10), write("o1", "x")});
+  const auto statuses = run(*backend, {write("o0", "head"), write("o0", block, 256u << 10),
+                                       write("o0", "more", 512u << 10), write("o1", "x")});
   CHECK(statuses[0] == Status::ok);
   CHECK(statuses[1] == Status::no_space);
   CHECK(statuses[3] == Status::ok);
@@ -235,7 +243,8 @@ TEST_CASE("posix: objects on a file system that became read-only can still be re
   REQUIRE(chmod(file.c_str(), 0400) == 0);
   // root may write what it may not; another user, who owns the folders, may not
   REQUIRE(chown(file.c_str(), 0, 65534) == 0);
-  for (auto folder : {std::filesystem::path(file).parent_path(), std::filesystem::path(disk.scratch / "in"), std::filesystem::path(disk.scratch.path)})
+  for (auto folder : {std::filesystem::path(file).parent_path(), std::filesystem::path(disk.scratch / "in"),
+                      std::filesystem::path(disk.scratch.path)})
     REQUIRE(chmod(folder.c_str(), 0755) == 0);
   REQUIRE(chmod(file.c_str(), 0444) == 0);
   REQUIRE(seteuid(65534) == 0);
@@ -287,7 +296,9 @@ TEST_CASE("posix: threads that write and remove one object never write into one 
   CHECK(text(*open_posix(scratch / "in"), faults::read("x")) == "last");
 }
 
-TEST_CASE("posix: killed in the middle of stored batches, what was acknowledged is there") { check_kill(Role::data, "posix"); }
+TEST_CASE("posix: killed in the middle of stored batches, what was acknowledged is there") {
+  check_kill(Role::data, "posix");
+}
 
 namespace {
 
@@ -307,7 +318,8 @@ struct FileLimit {
   rlimit limit{};
 };
 
-/// What a write says that stands, which is what a read finds from its offset on, also through a server that gets it in pieces.
+/// What a write says that stands, which is what a read finds from its offset on, also through a server that gets it in
+/// pieces.
 void tells_what_stands(const std::string& path, Status status, std::size_t first, std::size_t size) {
   const auto bytes = test::noise(size, 3);
   std::vector<std::byte> into(size);
@@ -318,7 +330,8 @@ void tells_what_stands(const std::string& path, Status status, std::size_t first
     if (served) {
       ServerConfig small;
       small.frame_data = 256u << 10;
-      service = std::make_unique<test::Service>(1, std::vector<BackendSpec>{{Role::data, "posix", {{"path", path}}}}, small);
+      service =
+          std::make_unique<test::Service>(1, std::vector<BackendSpec>{{Role::data, "posix", {{"path", path}}}}, small);
       config = service->config;
     } else {
       config.embedded = {{Role::data, "posix", {{"path", path}}}};

@@ -1,4 +1,5 @@
-// A server's reactors, lanes and links under clients of every transport at once: what sanitizers should see at work together.
+// A server's reactors, lanes and links under clients of every transport at once: what sanitizers should see at work
+// together.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,7 +26,8 @@ struct Way {
 std::vector<Way> ways() {
   std::vector<Way> all{{"tcp", ""}, {"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rma", "shm"}};
   const auto names = transport_names();
-  std::erase_if(all, [&](const Way& way) { return std::find(names.begin(), names.end(), way.transport) == names.end(); });
+  std::erase_if(all,
+                [&](const Way& way) { return std::find(names.begin(), names.end(), way.transport) == names.end(); });
   if (all.size() == 1) MESSAGE("this build has no libfabric");
   return all;
 }
@@ -49,7 +51,9 @@ int use(Client& client, const std::string& name, Bytes data) {
       batches.push_back(client.batch(safety));
       Batch& b = batches.back();
       const std::size_t bytes = k % 2 ? 100 : 150'000;
-      for (int n = 0; n < 4; ++n) b.write(name, "o" + std::to_string(k), static_cast<std::uint64_t>(n) * bytes, data.subspan(static_cast<std::size_t>(n) * bytes, bytes));
+      for (int n = 0; n < 4; ++n)
+        b.write(name, "o" + std::to_string(k), static_cast<std::uint64_t>(n) * bytes,
+                data.subspan(static_cast<std::size_t>(n) * bytes, bytes));
       if (safety != Safety::storage) b.put(name, "k" + std::to_string(k), data.first(50));
       wrong += !b.start();
     }
@@ -85,10 +89,8 @@ struct HeldLane {
 
   explicit HeldLane(Role role_) : role(role_) {
     faults::Syncs::hold();
-    if (role == Role::kv)
-      first.put("s", "first", bytes_of("1"));
-    else
-      first.write("s", "first", 0, bytes_of("1"));
+    if (role == Role::kv) first.put("s", "first", bytes_of("1"));
+    else first.write("s", "first", 0, bytes_of("1"));
     REQUIRE(first.start());
     REQUIRE(soon([] { return faults::Syncs::count() > 0; }));
   }
@@ -96,8 +98,7 @@ struct HeldLane {
   bool waits(std::size_t tasks) {
     return soon([&] { return server().lane(role)->waiting() >= tasks; });
   }
-  template <typename Condition>
-  static bool soon(Condition condition) {
+  template <typename Condition> static bool soon(Condition condition) {
     for (const double until = now_s() + 60; now_s() < until; std::this_thread::yield())
       if (condition()) return true;
     return false;
@@ -158,7 +159,9 @@ TEST_CASE("a server that stops lets clients of every transport go, in the middle
         // Refused, or without a connection: nothing else.
         bool orderly = true;
         for (std::size_t k = 0; k < b.size(); ++k)
-          orderly &= b[k].status == Status::ok || b[k].status == Status::unavailable || b[k].status == Status::disconnected || b[k].status == Status::pending || b[k].status == Status::aborted;
+          orderly &= b[k].status == Status::ok || b[k].status == Status::unavailable ||
+                     b[k].status == Status::disconnected || b[k].status == Status::pending ||
+                     b[k].status == Status::aborted;
         ended += orderly;
         return;
       }
@@ -188,7 +191,8 @@ TEST_CASE("a server that stops before its grace is long enough still does what w
   CHECK(faults::text(*left, faults::read("second")) == "2");
 }
 
-TEST_CASE("what fails without acknowledgement is counted once, in however many frames it came and whoever counts meanwhile") {
+TEST_CASE(
+    "what fails without acknowledgement is counted once, in however many frames it came and whoever counts meanwhile") {
   constexpr std::size_t operations = 4 * wire::frame_ops_max;
   HeldLane held(Role::data);
   auto other = held.client.batch(Safety::none);

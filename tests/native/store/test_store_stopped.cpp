@@ -1,4 +1,5 @@
-// Clients that are stopped in the middle of a batch: the server must neither wait for them nor look for them without end.
+// Clients that are stopped in the middle of a batch: the server must neither wait for them nor look for them without
+// end.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -20,9 +21,9 @@ using namespace sonde::store::test;
 
 namespace {
 
-constexpr std::size_t piece_bytes = 100'000;   ///< more than a link holds back to send it together with what follows
+constexpr std::size_t piece_bytes = 100'000;  ///< more than a link holds back to send it together with what follows
 constexpr std::size_t read_bytes = 1u << 20, data_bytes = 4u << 20;
-constexpr unsigned reads = 24;                 ///< more than links and server keep under way
+constexpr unsigned reads = 24;  ///< more than links and server keep under way
 
 void nap(double seconds) {
   const auto ns = static_cast<std::int64_t>(seconds * 1e9);
@@ -33,23 +34,29 @@ void nap(double seconds) {
 double cpu_s(int who) {
   rusage use{};
   getrusage(who, &use);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
 /// What this process used, without the thread that asks: the server's threads.
 double cpu_of_others_s() { return cpu_s(RUSAGE_SELF) - cpu_s(RUSAGE_THREAD); }
 
-/// A client that stops itself, in a process of its own: a fork alone would have the locks of libraries, without the threads that
-/// hold them.
+/// A client that stops itself, in a process of its own: a fork alone would have the locks of libraries, without the
+/// threads that hold them.
 class Stopped {
  public:
   Stopped(const std::string& server, const std::string& transport, const std::string& provider, const char* what) {
-    const char* const words[][2] = {{"SONDE_TEST_STOP_SERVER", server.c_str()}, {"SONDE_TEST_STOP_TRANSPORT", transport.c_str()}, {"SONDE_TEST_STOP_PROVIDER", provider.c_str()}, {"SONDE_TEST_STOP_WHAT", what}};
+    const char* const words[][2] = {{"SONDE_TEST_STOP_SERVER", server.c_str()},
+                                    {"SONDE_TEST_STOP_TRANSPORT", transport.c_str()},
+                                    {"SONDE_TEST_STOP_PROVIDER", provider.c_str()},
+                                    {"SONDE_TEST_STOP_WHAT", what}};
     for (const auto& [name, value] : words) setenv(name, value, 1);
     pid_ = fork();
     if (pid_ == 0) {
-      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a client that is stopped", static_cast<char*>(nullptr));
+      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a client that is stopped",
+            static_cast<char*>(nullptr));
       _exit(10);
     }
     for (const auto& [name, value] : words) unsetenv(name);
@@ -63,7 +70,9 @@ class Stopped {
   Stopped(const Stopped&) = delete;
   Stopped& operator=(const Stopped&) = delete;
 
-  bool stopped() { return changed(WUNTRACED, [](int how) { return WIFSTOPPED(how); }); }
+  bool stopped() {
+    return changed(WUNTRACED, [](int how) { return WIFSTOPPED(how); });
+  }
   void go_on() { kill(pid_, SIGCONT); }
   bool ended_well() {
     int code = -1;
@@ -95,8 +104,9 @@ class Stopped {
   pid_t pid_ = -1;
 };
 
-/// Of the child. A long answer takes all receives but those that are kept for what links say to each other; the last of them go
-/// one by one, as each write wakes the server, which says when it sleeps again. So there is none left to say it in.
+/// Of the child. A long answer takes all receives but those that are kept for what links say to each other; the last of
+/// them go one by one, as each write wakes the server, which says when it sleeps again. So there is none left to say it
+/// in.
 bool stop_among_writes(Client& client, Bytes data) {
   auto first = client.batch();
   first.write("stopped", "long", 0, data);
@@ -105,7 +115,8 @@ bool stop_among_writes(Client& client, Bytes data) {
   const auto told = client.status();
   if (!told) return false;
   const std::string& detail = (*told)[0].link.detail;  // "7 receives of 272 KiB …"
-  const std::size_t receives = detail.find(" receives of ") == std::string::npos ? 16 : std::strtoul(detail.c_str(), nullptr, 10);
+  const std::size_t receives =
+      detail.find(" receives of ") == std::string::npos ? 16 : std::strtoul(detail.c_str(), nullptr, 10);
   std::vector<std::byte> into(std::min(data.size(), receives * wire::frame_data_default));
   first.read("stopped", "long", 0, into);
   if (!first.start()) return false;
@@ -120,7 +131,8 @@ bool stop_among_writes(Client& client, Bytes data) {
   nap(0.02);
   raise(SIGSTOP);
   if (!first.wait() || first.failed() || !std::equal(into.begin(), into.end(), data.begin())) return false;
-  return std::all_of(writes.begin(), writes.end(), [](Batch& b) { return b.wait() && b.failed() == 0 && b[0].value == piece_bytes; });
+  return std::all_of(writes.begin(), writes.end(),
+                     [](Batch& b) { return b.wait() && b.failed() == 0 && b[0].value == piece_bytes; });
 }
 
 /// Of the child. The answers are large: whatever lies between the two is full of them.
@@ -130,7 +142,8 @@ bool stop_among_reads(Client& client, Bytes data) {
   if (!b.run() || b.failed()) return false;
   b.clear();
   std::vector<std::byte> into(reads * read_bytes);
-  for (unsigned k = 0; k < reads; ++k) b.read("stopped", "large", k, MutableBytes(into).subspan(k * read_bytes, read_bytes));
+  for (unsigned k = 0; k < reads; ++k)
+    b.read("stopped", "large", k, MutableBytes(into).subspan(k * read_bytes, read_bytes));
   if (!b.start()) return false;
   raise(SIGSTOP);
   if (!b.wait() || b.failed()) return false;
@@ -139,7 +152,8 @@ bool stop_among_reads(Client& client, Bytes data) {
   return true;
 }
 
-void others_are_served_while(const std::string& transport, const std::string& provider, std::initializer_list<const char*> stops) {
+void others_are_served_while(const std::string& transport, const std::string& provider,
+                             std::initializer_list<const char*> stops) {
   INFO(transport, " ", provider);
   const auto names = transport_names();
   if (std::find(names.begin(), names.end(), transport) == names.end()) {
@@ -185,7 +199,9 @@ TEST_CASE("the child of a client that is stopped" * doctest::skip()) {
     const auto data = noise(data_bytes, 21);
     auto client = Client::open(config);
     if (!client) _exit(12);
-    if (std::strcmp(std::getenv("SONDE_TEST_STOP_WHAT"), "writes") == 0 ? stop_among_writes(*client, data) : stop_among_reads(*client, data)) code = 0;
+    if (std::strcmp(std::getenv("SONDE_TEST_STOP_WHAT"), "writes") == 0 ? stop_among_writes(*client, data)
+                                                                        : stop_among_reads(*client, data))
+      code = 0;
   }
   _exit(code);
 }

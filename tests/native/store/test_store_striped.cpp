@@ -15,7 +15,8 @@ Distribution parsed(std::string_view text) {
   return *d;
 }
 
-const char* const distributions[] = {"round-robin,block=7,start=1", "single,server=2", "weighted,block=5,weights=1:0:3", "round-robin,block=100000,start=0"};
+const char* const distributions[] = {"round-robin,block=7,start=1", "single,server=2", "weighted,block=5,weights=1:0:3",
+                                     "round-robin,block=100000,start=0"};
 
 }  // namespace
 
@@ -30,7 +31,8 @@ TEST_CASE("every byte of a striped object has one place, and none is left out") 
       CHECK(byte_at.emplace(std::pair{pieces[0].server, pieces[0].offset}, k).second);
     }
     // A range is the bytes it is made of.
-    for (const auto& [offset, bytes] : {std::pair<std::uint64_t, std::uint64_t>{0, 500}, {3, 97}, {13, 1}, {250, 250}}) {
+    for (const auto& [offset, bytes] :
+         {std::pair<std::uint64_t, std::uint64_t>{0, 500}, {3, 97}, {13, 1}, {250, 250}}) {
       std::uint64_t at = 0;
       for (const Piece& p : pieces_of(d, 3, offset, bytes)) {
         CHECK(p.at == at);
@@ -58,7 +60,8 @@ TEST_CASE("the size of the whole and the sizes of its pieces tell the same") {
 
 TEST_CASE("a distribution's text is read back, and nonsense is refused with what is allowed") {
   for (const char* text : distributions) CHECK(parsed(parsed(text).text()).text() == parsed(text).text());
-  for (const char* text : {"", "stripes", "single,block=3", "round-robin,block=0", "weighted,weights=1:x", "round-robin,start=-1", "single,server="}) {
+  for (const char* text : {"", "stripes", "single,block=3", "round-robin,block=0", "weighted,weights=1:x",
+                           "round-robin,start=-1", "single,server="}) {
     CAPTURE(text);
     CHECK_FALSE(Distribution::parse(text));
   }
@@ -155,7 +158,8 @@ TEST_CASE("an item and an object of one name are two things, and so are items of
 TEST_CASE("items: made once, opened by anyone, with metadata, listed and removed") {
   Service service(2);
   auto client = service.client();
-  auto item = Item::create(client, "runs", "42", parsed("round-robin,block=1KiB"), {{"code", "a=b\\c\nd"}, {"", "empty name"}});
+  auto item =
+      Item::create(client, "runs", "42", parsed("round-robin,block=1KiB"), {{"code", "a=b\\c\nd"}, {"", "empty name"}});
   REQUIRE(item);
   CHECK(Item::create(client, "runs", "42", parsed("single,server=0")).error().code == "store.exists");
   const auto data = noise(10'000, 7);
@@ -186,7 +190,9 @@ struct Mixed {
   explicit Mixed(Role tight) : kv(1, {spec(Role::kv, tight)}), data(1, {spec(Role::data, tight)}), role(tight) {
     config.servers = {kv.config.servers[0], data.config.servers[0]};
   }
-  static BackendSpec spec(Role role, Role tight) { return {role, "memory", role == tight ? Settings{{"limit", "200B"}} : Settings{}}; }
+  static BackendSpec spec(Role role, Role tight) {
+    return {role, "memory", role == tight ? Settings{{"limit", "200B"}} : Settings{}};
+  }
   Client client() {
     auto c = Client::open(config);
     REQUIRE(c);
@@ -230,7 +236,9 @@ TEST_CASE("items: what cannot be created whole is as if it had not been tried, a
   }
 }
 
-TEST_CASE("items: a description that is refused changes nothing, and one of an item that was removed does not bring it back") {
+TEST_CASE(
+    "items: a description that is refused changes nothing, and one of an item that was removed does not bring it "
+    "back") {
   Service service(2);
   auto client = service.client();
   auto item = Item::create(client, "runs", "42", {}, {{"case", "cavity"}});
@@ -252,9 +260,11 @@ TEST_CASE("items: names that a server would refuse are refused before anything i
   const std::string long_name(440, 'n');
   CHECK(Item::create(client, "runs", nul, {}).error().code == "store.bad_name");
   CHECK(Item::create(client, nul, "42", {}).error().code == "store.bad_name");
-  CHECK(Item::create(client, "runs", nul, {}).error().what.find("byte 1 of the name of the item is NUL") != std::string::npos);
+  CHECK(Item::create(client, "runs", nul, {}).error().what.find("byte 1 of the name of the item is NUL") !=
+        std::string::npos);
   CHECK(Item::create(client, "runs", long_name, {}).error().code == "store.too_large");
-  CHECK(Item::create(client, "runs", "42", {}, {{"large", std::string(limit::value_bytes, 'm')}}).error().code == "store.too_large");
+  CHECK(Item::create(client, "runs", "42", {}, {{"large", std::string(limit::value_bytes, 'm')}}).error().code ==
+        "store.too_large");
   unsigned seen = 0;
   REQUIRE(client.scan("sonde.items", "", true, [&](auto, auto) { return ++seen; }));
   REQUIRE(client.list("sonde.items", "", [&](auto) { return ++seen; }));

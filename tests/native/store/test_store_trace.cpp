@@ -56,7 +56,8 @@ TEST_CASE("what is asked for: bytes, and reads, writes or others") {
     const trace::Point point = sum.of(sonde_store_run_read, sonde_store_run_write, sonde_store_run_other);
     return std::string(point == sonde_store_run_read ? "read" : point == sonde_store_run_write ? "write" : "other");
   };
-  const Op write{Code::object_write, 0, "s", "o", 0, 0, data, {}}, read{Code::object_read, 0, "s", "o", 0, 5000, {}, {}};
+  const Op write{Code::object_write, 0, "s", "o", 0, 0, data, {}},
+      read{Code::object_read, 0, "s", "o", 0, 5000, {}, {}};
   const Op put{Code::kv_put, 0, "s", "k", 0, 0, data, {}}, get{Code::kv_get, 0, "s", "k", 0, 0, {}, {}};
   const Op create{Code::object_create, 0, "s", "o", 0, 0, {}, {}};
   CHECK(kind(asked({write, put})) == "write");

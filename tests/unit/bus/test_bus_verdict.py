@@ -209,7 +209,6 @@ class TestDivisions:
         assert "partitions no difference beyond doubt" in text
         assert "with 32 groups" in text
 
-
     def test_too_few_epochs_are_told_of_all_variants_in_one_sentence(self, tmp_path):
         cases = [Case("partitions", 64, entities=1, treatment=t) for t in ("topic", "partition", "wildcard")]
 
@@ -231,13 +230,17 @@ class TestDivisions:
             "x",
             found[1]["text"],
         ]
-        assert all(set(one) == {"code", "text", "evidence"} for one in verdict.values(told.summary)["lessons"])
+        assert all(
+            set(one) == {"code", "text", "evidence"} for one in verdict.values(told.summary)["lessons"]
+        )
 
 
 @pytest.mark.parametrize(("epochs", "shown"), [(2, False), (6, True)])
 def test_an_interval_of_few_epochs_is_not_shown(tmp_path, epochs, shown):
     plan = planned([Case("latency", 64)], CYCLONE)
-    told = values_of(tmp_path, plan, lambda variant, case, epoch, rng: {"rtt": near(rng, 30e-6)}, epochs=epochs)
+    told = values_of(
+        tmp_path, plan, lambda variant, case, epoch, rng: {"rtt": near(rng, 30e-6)}, epochs=epochs
+    )
     (value,) = told.find("latency")
     assert (math.isfinite(value.low), math.isfinite(value.ends[0])) == (True, shown)
     assert ("95 %" in verdict.case_tables(told.summary, "latency")[0].columns) == shown

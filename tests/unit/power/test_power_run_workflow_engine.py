@@ -86,7 +86,11 @@ class Taking:
 
     def __call__(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("ask") == "GET_QUEUE":
-            return {"jobs": [{"spec": {"job": job, "user": "ada"}, "state": state} for job, state in self.jobs.items()]}
+            return {
+                "jobs": [
+                    {"spec": {"job": job, "user": "ada"}, "state": state} for job, state in self.jobs.items()
+                ]
+            }
         if body.get("order") == "CANCEL_JOB":
             self.jobs[body["job"]] = "cancelling"
             return {}

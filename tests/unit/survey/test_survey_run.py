@@ -194,7 +194,9 @@ class TestShares:
         net.ends = lambda: time.sleep(1)
         first, second, third = survey(budget_s=0.8)
         assert first.skipped == ""
-        assert second.skipped == third.skipped == "net took all of the 0.8 s"  # and not noise, which was not visited
+        assert (
+            second.skipped == third.skipped == "net took all of the 0.8 s"
+        )  # and not noise, which was not visited
         assert "--budget" in second.hint
         assert noise.calls == []
 
@@ -231,7 +233,9 @@ class TestVisits:
         assert (first.skipped, first.hint, first.datasets) == ("there is no MPI", "install one", [])
         assert second.skipped == ""
         assert run.summary([first]) == ["net: skipped: there is no MPI", "  install one"]
-        assert run.summary([second]) == ["noise 1 µs in noise.nc"]  # its finding and its warning are told by themselves
+        assert run.summary([second]) == [
+            "noise 1 µs in noise.nc"
+        ]  # its finding and its warning are told by themselves
 
     def test_what_was_measured_before_an_error_counts(self, visits, survey):
         net = Room("net")

@@ -22,12 +22,19 @@ constexpr std::size_t most_blocks = 64, most_packs = 64;
 constexpr std::size_t pack_bytes = 96 << 10, depot_bytes = 2 << 20;
 
 constexpr std::size_t bytes_of(std::size_t which) { return least_block_bytes << which; }
-constexpr std::size_t class_of(std::size_t bytes) { return bytes <= least_block_bytes ? 0 : std::bit_width((bytes - 1) / least_block_bytes); }
+constexpr std::size_t class_of(std::size_t bytes) {
+  return bytes <= least_block_bytes ? 0 : std::bit_width((bytes - 1) / least_block_bytes);
+}
 /// How many are in a full pack.
-constexpr std::size_t blocks_of(std::size_t which) { return std::clamp<std::size_t>(pack_bytes / bytes_of(which), 2, most_blocks); }
-constexpr std::size_t packs_of(std::size_t which) { return std::min(depot_bytes / (blocks_of(which) * bytes_of(which)), most_packs); }
+constexpr std::size_t blocks_of(std::size_t which) {
+  return std::clamp<std::size_t>(pack_bytes / bytes_of(which), 2, most_blocks);
+}
+constexpr std::size_t packs_of(std::size_t which) {
+  return std::min(depot_bytes / (blocks_of(which) * bytes_of(which)), most_packs);
+}
 
-static_assert(class_of(least_block_bytes) == 0 && class_of(least_block_bytes + 1) == 1 && class_of(2 * least_block_bytes) == 1);
+static_assert(class_of(least_block_bytes) == 0 && class_of(least_block_bytes + 1) == 1 &&
+              class_of(2 * least_block_bytes) == 1);
 static_assert(class_of(most_block_bytes) == block_classes - 1 && class_of(most_block_bytes + 1) == block_classes);
 
 struct Pack {

@@ -17,11 +17,14 @@ namespace {
 
 /// Ports as DDSI-RTPS 2.2, 9.6.1 has them: of the participant with the index k in a domain.
 constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, discovery_offset = 10, data_offset = 11;
-constexpr unsigned indices = 120;         ///< how many processes of one host may be in a domain, where peers have to find their ports
-constexpr unsigned peer_participants = 1; ///< tried of a peer that does not say how many
+constexpr unsigned indices =
+    120;  ///< how many processes of one host may be in a domain, where peers have to find their ports
+constexpr unsigned peer_participants = 1;  ///< tried of a peer that does not say how many
 
-/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; DDSI-RTPS' least fragment; the most that Cyclone takes.
-constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, least_fragment_bytes = 1025, most_fragment_bytes = 65000;
+/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; DDSI-RTPS' least fragment; the
+/// most that Cyclone takes.
+constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, least_fragment_bytes = 1025,
+                        most_fragment_bytes = 65000;
 
 unsigned discovery_port(std::uint32_t domain, unsigned index) {
   return port_base + domain_gain * domain + discovery_offset + participant_gain * index;
@@ -46,7 +49,9 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string element(const char* name, const std::string& value) { return std::string("<") + name + ">" + escaped(value) + "</" + name + ">"; }
+std::string element(const char* name, const std::string& value) {
+  return std::string("<") + name + ">" + escaped(value) + "</" + name + ">";
+}
 
 std::string ms(double seconds) { return std::to_string(std::llround(std::max(seconds, 0.001) * 1e3)) + " ms"; }
 
@@ -55,7 +60,8 @@ std::string buffer(const char* name, std::uint64_t bytes) {
   return std::string("<") + name + " min=\"default\" max=\"" + std::to_string(bytes) + " B\"/>";
 }
 
-/// Where the security plugins lie: beside the library, or, as Debian has them, in a folder named after it, where no loader looks.
+/// Where the security plugins lie: beside the library, or, as Debian has them, in a folder named after it, where no
+/// loader looks.
 std::string plugin_folder() {
   Dl_info library{};
   if (!::dladdr(reinterpret_cast<const void*>(&::dds_create_participant), &library) || !library.dli_fname) return {};
@@ -66,7 +72,8 @@ std::string plugin_folder() {
     return std::filesystem::exists(folder / "libdds_security_auth.so", none);
   };
   if (is_here(beside)) return beside.string();
-  for (auto at = std::filesystem::directory_iterator(beside, failed); !failed && at != std::filesystem::directory_iterator(); at.increment(failed))
+  for (auto at = std::filesystem::directory_iterator(beside, failed);
+       !failed && at != std::filesystem::directory_iterator(); at.increment(failed))
     if (at->path().filename().string().starts_with("libddsc") && is_here(at->path())) return at->path().string();
   return {};
 }
@@ -88,8 +95,10 @@ Result<std::string> domain_config(const Profile& profile) {
   std::string general = element("Transport", v6 ? "udp6" : "udp");
   std::string interfaces;
   for (const Address& address : *addresses) {
-    interfaces += "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
-    // Linux' loopback carries IPv4 groups, though it does not say so in its flags, which is what Cyclone goes by unless told.
+    interfaces +=
+        "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
+    // Linux' loopback carries IPv4 groups, though it does not say so in its flags, which is what Cyclone goes by unless
+    // told.
     if (address.loopback) interfaces += groups ? " multicast=\"true\"" : " multicast=\"false\"";
     interfaces += "/>";
   }
@@ -99,8 +108,11 @@ Result<std::string> domain_config(const Profile& profile) {
   general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
     const std::uint32_t most = transport.max_message_bytes;
-    general += element("MaxMessageSize", std::to_string(most) + " B") + element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
-               element("FragmentSize", std::to_string(std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes)) + " B");
+    general +=
+        element("MaxMessageSize", std::to_string(most) + " B") +
+        element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
+        element("FragmentSize",
+                std::to_string(std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes)) + " B");
   }
 
   std::string found;
@@ -112,7 +124,8 @@ Result<std::string> domain_config(const Profile& profile) {
     std::string peers;
     const auto add = [&](const std::string& host, bool is_v6, unsigned count) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
-        peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
+        peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" +
+                 std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
     // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
@@ -136,27 +149,32 @@ Result<std::string> domain_config(const Profile& profile) {
   if (loopback) general += element("MulticastTimeToLive", "0");
 
   return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         "<Internal>" + internal + "</Internal>" + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
+         "<Internal>" + internal + "</Internal>" +
+         "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {
   std::vector<std::pair<std::string, std::string>> out;
   const std::pair<const char*, const std::string*> files[] = {
-      {"dds.sec.auth.identity_ca", &security.identity_ca},       {"dds.sec.auth.identity_certificate", &security.certificate},
-      {"dds.sec.auth.private_key", &security.private_key},       {"dds.sec.access.permissions_ca", &security.permissions_ca},
-      {"dds.sec.access.governance", &security.governance},       {"dds.sec.access.permissions", &security.permissions},
+      {"dds.sec.auth.identity_ca", &security.identity_ca}, {"dds.sec.auth.identity_certificate", &security.certificate},
+      {"dds.sec.auth.private_key", &security.private_key}, {"dds.sec.access.permissions_ca", &security.permissions_ca},
+      {"dds.sec.access.governance", &security.governance}, {"dds.sec.access.permissions", &security.permissions},
   };
   for (const auto& [name, path] : files) {
     if (::access(path->c_str(), R_OK) != 0)
-      return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read", "sonde bus keys makes all six files"};
+      return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read",
+                   "sonde bus keys makes all six files"};
     out.emplace_back(name, "file:" + *path);
   }
   const std::string folder = plugin_folder();
   if (folder.empty())
-    return Error{"bus.open", "this Cyclone DDS has no security: libdds_security_auth.so lies neither beside libddsc.so nor in a folder libddsc* there",
+    return Error{"bus.open",
+                 "this Cyclone DDS has no security: libdds_security_auth.so lies neither beside libddsc.so nor in a "
+                 "folder libddsc* there",
                  "install a build of Cyclone DDS with security"};
-  for (const auto& [part, name, symbol] : {std::tuple{"auth", "auth", "authentication"}, std::tuple{"access", "ac", "access_control"},
-                                           std::tuple{"crypto", "crypto", "crypto"}}) {
+  for (const auto& [part, name, symbol] :
+       {std::tuple{"auth", "auth", "authentication"}, std::tuple{"access", "ac", "access_control"},
+        std::tuple{"crypto", "crypto", "crypto"}}) {
     const std::string prefix = std::string("dds.sec.") + part + ".library.";
     out.emplace_back(prefix + "path", folder + "/libdds_security_" + name + ".so");
     out.emplace_back(prefix + "init", std::string("init_") + symbol);

@@ -1,5 +1,6 @@
 #pragma once
-/// A profile in Cyclone's own words: the XML that its domain is made of, and the properties of a participant. Any-thread.
+/// A profile in Cyclone's own words: the XML that its domain is made of, and the properties of a participant.
+/// Any-thread.
 
 #include <string>
 #include <utility>
@@ -9,8 +10,9 @@
 
 namespace sonde::bus::cyclonedds {
 
-/// The domain's part: all that belongs to the sockets and to discovery, and nothing that differs between two participants of one process: with
-/// equal texts they can share a domain. Words are resolved on this machine and at once (network.hpp); errors are its.
+/// The domain's part: all that belongs to the sockets and to discovery, and nothing that differs between two
+/// participants of one process: with equal texts they can share a domain. Words are resolved on this machine and at
+/// once (network.hpp); errors are its.
 Result<std::string> domain_config(const Profile& profile);
 
 /// Names and values, "dds.sec.auth.identity_ca" …, of the participant's QoS. Error: bus.open where a file is missing.

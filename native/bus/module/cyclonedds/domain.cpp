@@ -48,13 +48,15 @@ std::string last_words() { return std::exchange(words(), {}); }
 
 Error failed(const std::string& what, dds_return_t number, const std::string& hint) {
   const std::string said = last_words();
-  return {"bus.open", what + ": Cyclone DDS says " + dds_strretcode(number) + (said.empty() ? "" : " (" + said + ")"), hint};
+  return {"bus.open", what + ": Cyclone DDS says " + dds_strretcode(number) + (said.empty() ? "" : " (" + said + ")"),
+          hint};
 }
 
 Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string& config) {
   Domains& all = domains();
   const std::lock_guard lock(all.mutex);
-  static const bool kept = (dds_set_log_mask(DDS_LC_FATAL | DDS_LC_ERROR | DDS_LC_WARNING), dds_set_log_sink(keep_words, nullptr), true);
+  static const bool kept =
+      (dds_set_log_mask(DDS_LC_FATAL | DDS_LC_ERROR | DDS_LC_WARNING), dds_set_log_sink(keep_words, nullptr), true);
   (void)kept;
   if (const auto there = all.by_id.find(id); there != all.by_id.end()) {
     if (there->second.config == config) {
@@ -63,18 +65,21 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string&
     }
     return Error{"bus.open",
                  "this process is in domain " + std::to_string(id) +
-                     " of Cyclone DDS already, with other transports or another discovery: both share the sockets of the process",
+                     " of Cyclone DDS already, with other transports or another discovery: both share the sockets of "
+                     "the process",
                  "use one profile for all buses of a process in one domain, or another domain"};
   }
   last_words();
   const dds_entity_t entity = dds_create_domain(id, config.c_str());
   if (entity == DDS_RETCODE_PRECONDITION_NOT_MET)
     return Error{"bus.open",
-                 "this process is in domain " + std::to_string(id) + " of Cyclone DDS already, not by Sonde: its configuration would be another",
+                 "this process is in domain " + std::to_string(id) +
+                     " of Cyclone DDS already, not by Sonde: its configuration would be another",
                  "open the bus before, or use another domain"};
   if (entity < 0)
-    return failed("domain " + std::to_string(id) + " could not be opened", entity,
-                  "look whether the interfaces are up, and whether more than 120 processes of this machine are in the domain");
+    return failed(
+        "domain " + std::to_string(id) + " could not be opened", entity,
+        "look whether the interfaces are up, and whether more than 120 processes of this machine are in the domain");
   all.by_id[id] = {config, entity, 1};
   return std::unique_ptr<Domain>(new Domain(id));
 }

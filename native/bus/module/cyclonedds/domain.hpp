@@ -1,5 +1,6 @@
 #pragma once
-/// Cyclone's domain objects: sockets, threads, discovery. One for each process and domain id, shared by all participants in it.
+/// Cyclone's domain objects: sockets, threads, discovery. One for each process and domain id, shared by all
+/// participants in it.
 
 #include <dds/dds.h>
 
@@ -13,8 +14,8 @@ namespace sonde::bus::cyclonedds {
 /// A share of one; the last that goes closes it. Owner-thread.
 class Domain {
  public:
-  /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration, or what Cyclone says.
-  /// Any-thread.
+  /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration,
+  /// or what Cyclone says. Any-thread.
   static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const std::string& config);
   ~Domain();
   Domain(const Domain&) = delete;

@@ -12,8 +12,9 @@ const char* version() { return DDS_VERSION; }
 
 Caps caps() {
   Caps can;
-  // No tcp4: Cyclone 0.10.2 carries samples by TCP, but a connection that ends while something is sent by it can lock up the process for good:
-  // who sends holds its set of addresses and waits for the connections, who receives holds those and waits for the addresses.
+  // No tcp4: Cyclone 0.10.2 carries samples by TCP, but a connection that ends while something is sent by it can lock
+  // up the process for good: who sends holds its set of addresses and waits for the connections, who receives holds
+  // those and waits for the addresses.
   can.udp4 = can.udp6 = true;
   can.multicast_samples = true;
   can.peers = true;
@@ -36,11 +37,14 @@ Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
 /// A killed process leaves nothing: its sockets are the kernel's, and shared memory is not used.
 std::size_t clean() { return 0; }
 
-constexpr ImplementationEntry entry{.name = "cyclonedds", .version = version, .caps = caps, .open = open, .clean = clean};
+constexpr ImplementationEntry entry{
+    .name = "cyclonedds", .version = version, .caps = caps, .open = open, .clean = clean};
 constexpr Module module{.implementations = {&entry, 1}};
 
 }  // namespace
 
 }  // namespace sonde::bus::cyclonedds
 
-extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() { return &sonde::bus::cyclonedds::module; }
+extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() {
+  return &sonde::bus::cyclonedds::module;
+}

@@ -99,9 +99,11 @@ std::string policy_name(std::uint32_t id) {
 /// What writers, readers and their topic have in common.
 QosPtr common_qos(const Qos& qos) {
   QosPtr out(dds_create_qos());
-  dds_qset_reliability(out.get(), qos.reliability == Reliability::reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT,
-                       duration(qos.max_blocking_s));
-  dds_qset_durability(out.get(), qos.durability == Durability::transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
+  dds_qset_reliability(
+      out.get(), qos.reliability == Reliability::reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT,
+      duration(qos.max_blocking_s));
+  dds_qset_durability(out.get(), qos.durability == Durability::transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL
+                                                                               : DDS_DURABILITY_VOLATILE);
   const bool all = qos.history == History::keep_all;
   const auto kind = all ? DDS_HISTORY_KEEP_ALL : DDS_HISTORY_KEEP_LAST;
   const std::int32_t depth = static_cast<std::int32_t>(std::clamp<std::uint32_t>(qos.depth, 1, INT32_MAX));
@@ -112,14 +114,16 @@ QosPtr common_qos(const Qos& qos) {
   if (qos.durability == Durability::transient_local)
     dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
   dds_qset_deadline(out.get(), duration(qos.deadline_s));
-  // The latency budget is not announced: it is the writer's own, and announced it would exclude readers that allow for none.
+  // The latency budget is not announced: it is the writer's own, and announced it would exclude readers that allow for
+  // none.
   dds_qset_liveliness(out.get(),
                       qos.liveliness == Liveliness::automatic               ? DDS_LIVELINESS_AUTOMATIC
                       : qos.liveliness == Liveliness::manual_by_participant ? DDS_LIVELINESS_MANUAL_BY_PARTICIPANT
                                                                             : DDS_LIVELINESS_MANUAL_BY_TOPIC,
                       duration(qos.lease_s));
   dds_qset_ownership(out.get(), qos.ownership == Ownership::exclusive ? DDS_OWNERSHIP_EXCLUSIVE : DDS_OWNERSHIP_SHARED);
-  dds_qset_destination_order(out.get(), qos.order_by_source ? DDS_DESTINATIONORDER_BY_SOURCE_TIMESTAMP : DDS_DESTINATIONORDER_BY_RECEPTION_TIMESTAMP);
+  dds_qset_destination_order(out.get(), qos.order_by_source ? DDS_DESTINATIONORDER_BY_SOURCE_TIMESTAMP
+                                                            : DDS_DESTINATIONORDER_BY_RECEPTION_TIMESTAMP);
   if (!qos.user_data.empty()) dds_qset_userdata(out.get(), qos.user_data.data(), qos.user_data.size());
   return out;
 }
@@ -132,15 +136,14 @@ QosPtr partition_qos(const Qos& qos) {
   return out;
 }
 
-/// A built-in topic, as far as this domain knows: read by a reader that is made when somebody asks for the first time, and stays. To delete one
-/// would mean to wait until no thread of this process is in the midst of a write, and one that waits for place in a reader here may need whoever
-/// asks. Any-thread.
+/// A built-in topic, as far as this domain knows: read by a reader that is made when somebody asks for the first time,
+/// and stays. To delete one would mean to wait until no thread of this process is in the midst of a write, and one that
+/// waits for place in a reader here may need whoever asks. Any-thread.
 class Known {
  public:
   explicit Known(dds_entity_t topic) : topic_(topic) {}
   /// Calls `with(data)` for each that is there.
-  template <typename T, typename With>
-  void for_each(dds_entity_t participant, const With& with) {
+  template <typename T, typename With> void for_each(dds_entity_t participant, const With& with) {
     const std::lock_guard lock(mutex_);
     if (!reader_) reader_ = Entity(dds_create_reader(participant, topic_, nullptr, nullptr));
     if (!reader_) return;
@@ -157,7 +160,8 @@ class Known {
  private:
   /// Samples that Cyclone holds, until this ends.
   struct Loan {
-    Loan(decltype(&dds_read_mask) call, dds_entity_t from, std::uint32_t room, std::uint32_t mask) : reader(from), samples(room), infos(room) {
+    Loan(decltype(&dds_read_mask) call, dds_entity_t from, std::uint32_t room, std::uint32_t mask)
+        : reader(from), samples(room), infos(room) {
       const dds_return_t n = call(from, samples.data(), infos.data(), room, room, mask);
       samples.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
     }
@@ -170,15 +174,16 @@ class Known {
     std::vector<void*> samples;
     std::vector<dds_sample_info_t> infos;
   };
-  /// As many as there is room for. A reader keeps the largest loan it gave, and then tells of all of its samples' places whatever number is asked
-  /// for (Cyclone 0.10.2, dds_read.c): to ask for less than once before writes past the end of the places, so the room never gets smaller.
+  /// As many as there is room for. A reader keeps the largest loan it gave, and then tells of all of its samples'
+  /// places whatever number is asked for (Cyclone 0.10.2, dds_read.c): to ask for less than once before writes past the
+  /// end of the places, so the room never gets smaller.
   Loan borrow(decltype(&dds_read_mask) call, std::uint32_t instances) {
     return Loan(call, *reader_, room_, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | instances);
   }
   /// Those that have gone.
   void forget() {
-    while (borrow(dds_take_mask, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE | DDS_NOT_ALIVE_NO_WRITERS_INSTANCE_STATE).samples.size() == room_) {
-    }
+    while (borrow(dds_take_mask, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE | DDS_NOT_ALIVE_NO_WRITERS_INSTANCE_STATE)
+               .samples.size() == room_) {}
   }
 
   dds_entity_t topic_;
@@ -188,8 +193,7 @@ class Known {
 };
 
 /// A string that Cyclone allocated.
-template <typename Get>
-std::string text_from(const Get& get) {
+template <typename Get> std::string text_from(const Get& get) {
   char* text = nullptr;
   if (!get(&text) || !text) return {};
   std::string out = text;
@@ -231,8 +235,7 @@ Endpoint endpoint_from(const dds_builtintopic_endpoint_t& data, bool writes) {
   return out;
 }
 
-template <typename List>
-std::vector<dds_instance_handle_t> handles_of(dds_entity_t entity, const List& list) {
+template <typename List> std::vector<dds_instance_handle_t> handles_of(dds_entity_t entity, const List& list) {
   std::vector<dds_instance_handle_t> handles(16);
   for (;;) {
     const dds_return_t n = list(entity, handles.data(), handles.size());
@@ -279,11 +282,13 @@ class ManualWriters {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Writer*> writers_;
-  std::vector<Writer*> revived_;  ///< at this moment, without the mutex: each may take as long as a writer may be kept waiting
+  std::vector<Writer*>
+      revived_;  ///< at this moment, without the mutex: each may take as long as a writer may be kept waiting
 };
 
-/// Sends what writers with a latency budget hold back, before the budget is spent. Its thread begins with the first such writer. A writer that
-/// goes on writing does not wake it, and sends by itself when it is told to: both would want Cyclone's lock of the writer, over and over.
+/// Sends what writers with a latency budget hold back, before the budget is spent. Its thread begins with the first
+/// such writer. A writer that goes on writing does not wake it, and sends by itself when it is told to: both would want
+/// Cyclone's lock of the writer, over and over.
 class Flusher {
  public:
   ~Flusher() {
@@ -322,7 +327,8 @@ class Flusher {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Writer*> writers_, due_;
-  Writer* flushed_ = nullptr;  ///< at this moment, without the mutex: to send may take as long as a writer may be kept waiting
+  Writer* flushed_ =
+      nullptr;  ///< at this moment, without the mutex: to send may take as long as a writer may be kept waiting
   std::thread thread_;
   std::atomic<std::int64_t> next_ns_{0};  ///< when the thread looks by itself; 0: it is looking, or does not
   bool ends_ = false, looks_ = false;
@@ -330,19 +336,30 @@ class Flusher {
 
 class Writer final : public WriterPort {
  public:
-  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher,
-         ManualWriters* manual)
-      : publisher_(std::move(publisher)), writer_(std::move(writer)), type_(std::move(type)), guid_(guid_of(*writer_)), participant_(participant),
-        topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
-        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher), manual_(manual) {
+  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic,
+         const Qos& qos, Flusher* flusher, ManualWriters* manual)
+      : publisher_(std::move(publisher)),
+        writer_(std::move(writer)),
+        type_(std::move(type)),
+        guid_(guid_of(*writer_)),
+        participant_(participant),
+        topic_(topic),
+        max_blocking_s_(qos.max_blocking_s),
+        liveliness_(qos.liveliness),
+        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)),
+        flusher_(flusher),
+        manual_(manual) {
     if (liveliness_ != Liveliness::automatic) {
       // Cyclone's own count of lapses is behind the lock that a write holds as long as it waits for readers.
       dds_listener_t* listener = dds_create_listener(this);
-      dds_lset_liveliness_lost(listener, [](dds_entity_t, const dds_liveliness_lost_status_t, void* self) { static_cast<Writer*>(self)->lapses_.fetch_add(1); });
+      dds_lset_liveliness_lost(listener, [](dds_entity_t, const dds_liveliness_lost_status_t, void* self) {
+        static_cast<Writer*>(self)->lapses_.fetch_add(1);
+      });
       dds_set_listener(*writer_, listener);
       dds_delete_listener(listener);
       dds_liveliness_lost_status_t before{};
-      if (dds_get_liveliness_lost_status(*writer_, &before) == DDS_RETCODE_OK && before.total_count) lapses_.fetch_add(1);
+      if (dds_get_liveliness_lost_status(*writer_, &before) == DDS_RETCODE_OK && before.total_count)
+        lapses_.fetch_add(1);
     }
     if (flusher_) flusher_->add(this);
     if (liveliness_ != Liveliness::manual_by_participant) return;
@@ -408,8 +425,8 @@ class Writer final : public WriterPort {
     }
   }
 
-  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts. One that writes at this moment is not waited
-  /// for: it was revived as it began, or is the next time.
+  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts. One that writes at
+  /// this moment is not waited for: it was revived as it began, or is the next time.
   bool lapsed() const { return lapses_.load() != revived_.load() && !writes(); }
   void revive() {
     const std::uint32_t lapses = lapses_.load();
@@ -429,19 +446,23 @@ class Writer final : public WriterPort {
       out.matched_ever = matched.total_count;
     }
     dds_offered_incompatible_qos_status_t incompatible{};
-    if (dds_get_offered_incompatible_qos_status(*writer_, &incompatible) == DDS_RETCODE_OK && incompatible.total_count) {
+    if (dds_get_offered_incompatible_qos_status(*writer_, &incompatible) == DDS_RETCODE_OK &&
+        incompatible.total_count) {
       out.incompatible = incompatible.total_count;
       out.incompatible_policy = policy_name(incompatible.last_policy_id);
     }
     dds_offered_deadline_missed_status_t missed{};
-    if (dds_get_offered_deadline_missed_status(*writer_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
+    if (dds_get_offered_deadline_missed_status(*writer_, &missed) == DDS_RETCODE_OK)
+      out.deadline_missed = missed.total_count;
     dds_liveliness_lost_status_t lost{};
     if (dds_get_liveliness_lost_status(*writer_, &lost) == DDS_RETCODE_OK) out.liveliness_lost = lost.total_count;
     out.lost = out.rejected = out.alive = -1;
     return out;
   }
 
-  std::vector<Guid> matched() override { return matched_of(*writer_, dds_get_matched_subscriptions, dds_get_matched_subscription_data); }
+  std::vector<Guid> matched() override {
+    return matched_of(*writer_, dds_get_matched_subscriptions, dds_get_matched_subscription_data);
+  }
 
   /// When what is held back has to go, by now_ns(); 0: nothing is held back.
   std::int64_t due_ns() const {
@@ -466,7 +487,9 @@ class Writer final : public WriterPort {
     explicit Writing(Writer& writer) : of_(writer) {
       of_.writing_.fetch_add(1, std::memory_order_relaxed);
       // Cyclone revives a writer before it waits for readers.
-      if (const std::uint32_t lapses = of_.lapses_.load(std::memory_order_relaxed); lapses != of_.revived_.load(std::memory_order_relaxed)) of_.revived_.store(lapses);
+      if (const std::uint32_t lapses = of_.lapses_.load(std::memory_order_relaxed);
+          lapses != of_.revived_.load(std::memory_order_relaxed))
+        of_.revived_.store(lapses);
     }
     ~Writing() { of_.writing_.fetch_sub(1, std::memory_order_relaxed); }
     Writing(const Writing&) = delete;
@@ -481,17 +504,22 @@ class Writer final : public WriterPort {
     if (flusher_ && (rc == DDS_RETCODE_OK || rc == DDS_RETCODE_TIMEOUT)) {
       if (!held_since_ns_.load(std::memory_order_relaxed)) {
         const std::int64_t now = now_ns();
-        if (std::int64_t none = 0; held_since_ns_.compare_exchange_strong(none, now)) flusher_->look(now + budget_ns_ - notice_ns());
+        if (std::int64_t none = 0; held_since_ns_.compare_exchange_strong(none, now))
+          flusher_->look(now + budget_ns_ - notice_ns());
       }
       if (hurries_.load(std::memory_order_relaxed) && hurries_.exchange(false)) flush();
     }
     if (rc == DDS_RETCODE_OK) return {};
     if (rc == DDS_RETCODE_TIMEOUT)
-      return Error{"bus.timed_out", "topic " + topic_ + ": a reader had no place for a sample within " + std::to_string(max_blocking_s_) + " s",
-                   "take samples faster, allow more of them (max-samples), or write with reliability=\"best-effort\""};
+      return Error{
+          "bus.timed_out",
+          "topic " + topic_ + ": a reader had no place for a sample within " + std::to_string(max_blocking_s_) + " s",
+          "take samples faster, allow more of them (max-samples), or write with reliability=\"best-effort\""};
     const std::string said = last_words();
-    return Error{"bus.closed", "topic " + topic_ + ": a sample could not be " + what + ": Cyclone DDS says " + dds_strretcode(rc) +
-                     (said.empty() ? "" : " (" + said + ")"), {}};
+    return Error{"bus.closed",
+                 "topic " + topic_ + ": a sample could not be " + what + ": Cyclone DDS says " + dds_strretcode(rc) +
+                     (said.empty() ? "" : " (" + said + ")"),
+                 {}};
   }
 
   Entity publisher_, writer_;
@@ -504,7 +532,8 @@ class Writer final : public WriterPort {
   std::int64_t budget_ns_;
   Flusher* flusher_;
   ManualWriters* manual_;
-  std::atomic<std::uint32_t> lapses_{0}, revived_{0};  ///< how often its lease ran out; and of those, after how many it was revived
+  std::atomic<std::uint32_t> lapses_{0},
+      revived_{0};  ///< how often its lease ran out; and of those, after how many it was revived
   std::atomic<std::int64_t> held_since_ns_{0};
   std::atomic<bool> hurries_{false};
   std::atomic<int> writing_{0};
@@ -534,8 +563,8 @@ void Flusher::run() {
   std::unique_lock lock(mutex_);
   while (!ends_) {
     looks_ = false;
-    // Who holds something back before this is seen here; who does so after it calls, or reads when the next look is: one or the other, since
-    // all of these loads and stores have one order.
+    // Who holds something back before this is seen here; who does so after it calls, or reads when the next look is:
+    // one or the other, since all of these loads and stores have one order.
     next_ns_.store(0);
     std::int64_t next = 0;
     const auto by = [&next](std::int64_t at) { next = next ? std::min(next, at) : at; };
@@ -576,10 +605,8 @@ void Flusher::run() {
       changed_.notify_all();
     }
     const auto called = [this] { return ends_ || looks_; };
-    if (next)
-      changed_.wait_for(lock, std::chrono::nanoseconds(next - now_ns()), called);
-    else
-      changed_.wait(lock, called);
+    if (next) changed_.wait_for(lock, std::chrono::nanoseconds(next - now_ns()), called);
+    else changed_.wait(lock, called);
   }
 }
 
@@ -588,14 +615,21 @@ class Waiter;
 class Reader final : public ReaderPort {
  public:
   Reader(Entity subscriber, Entity reader, TypeRef type, const Qos& qos)
-      : bounded_(qos.history == History::keep_all && qos.max_samples), subscriber_(std::move(subscriber)), reader_(std::move(reader)), has_some_(dds_create_readcondition(*reader_, DDS_ANY_STATE)),
-        type_(std::move(type)), guid_(guid_of(*reader_)) {
+      : bounded_(qos.history == History::keep_all && qos.max_samples),
+        subscriber_(std::move(subscriber)),
+        reader_(std::move(reader)),
+        has_some_(dds_create_readcondition(*reader_, DDS_ANY_STATE)),
+        type_(std::move(type)),
+        guid_(guid_of(*reader_)) {
     dds_listener_t* listener = dds_create_listener(this);
     dds_lset_data_available(listener, [](dds_entity_t, void* self) { static_cast<Reader*>(self)->on_data(); });
     dds_lset_liveliness_changed(listener, [](dds_entity_t, const dds_liveliness_changed_status_t status, void* self) {
-      if (status.not_alive_count_change > 0) static_cast<Reader*>(self)->lapses_.fetch_add(status.not_alive_count_change);
+      if (status.not_alive_count_change > 0)
+        static_cast<Reader*>(self)->lapses_.fetch_add(status.not_alive_count_change);
     });
-    dds_lset_subscription_matched(listener, [](dds_entity_t, const dds_subscription_matched_status_t, void* self) { static_cast<Reader*>(self)->on_matched(); });
+    dds_lset_subscription_matched(listener, [](dds_entity_t, const dds_subscription_matched_status_t, void* self) {
+      static_cast<Reader*>(self)->on_matched();
+    });
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
   }
@@ -606,17 +640,21 @@ class Reader final : public ReaderPort {
     reader_ = Entity();
   }
 
-  /// Cyclone's thread that receives waits for place in the midst of a message, and the end of a reader waits for that thread: what is in the
-  /// way is taken while nothing more comes in. What others miss in these milliseconds is sent to them again, or was best effort. Where the thread
-  /// waits for another full reader, whose owner takes nothing, it goes on when the writer's lease is over: an end, if a late one.
+  /// Cyclone's thread that receives waits for place in the midst of a message, and the end of a reader waits for that
+  /// thread: what is in the way is taken while nothing more comes in. What others miss in these milliseconds is sent to
+  /// them again, or was best effort. Where the thread waits for another full reader, whose owner takes nothing, it goes
+  /// on when the writer's lease is over: an end, if a late one.
   void end_bounded() {
     dds_subscription_matched_status_t matched{};
-    if (dds_get_subscription_matched_status(*reader_, &matched) == DDS_RETCODE_OK && !matched.total_count) return;  // nobody ever wrote to it
-    // One at a time: it is the domain that is deaf. For how long is not given: a time that was given goes on after the call that ends it.
+    if (dds_get_subscription_matched_status(*reader_, &matched) == DDS_RETCODE_OK && !matched.total_count)
+      return;  // nobody ever wrote to it
+    // One at a time: it is the domain that is deaf. For how long is not given: a time that was given goes on after the
+    // call that ends it.
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     dds_domain_set_deafmute(*subscriber_, true, false, DDS_INFINITY);
-    const std::int64_t end = now_ns() + 100'000'000;  // another full reader of the topic has this one be given the same again and again
+    const std::int64_t end =
+        now_ns() + 100'000'000;  // another full reader of the topic has this one be given the same again and again
     for (std::int64_t now = now_ns(), last = now; now - last < 5'000'000 && now < end; now = now_ns()) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
@@ -658,16 +696,15 @@ class Reader final : public ReaderPort {
         }
         if (!one.info.valid_data) continue;
         ++taken;
-        if (type_->key_type)
-          batch.push_back(std::move(one));
-        else
-          hand_on(one, taker);
+        if (type_->key_type) batch.push_back(std::move(one));
+        else hand_on(one, taker);
       }
       if (!full) break;
     }
     if (taken >= most) on_data();  // there may be more
     // Cyclone gives samples instance by instance.
-    std::sort(batch.begin(), batch.end(), [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
+    std::sort(batch.begin(), batch.end(),
+              [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
     for (const Taken& one : batch) hand_on(one, taker);
     batch.clear();
     batch_ = std::move(batch);
@@ -682,7 +719,8 @@ class Reader final : public ReaderPort {
       out.matched_ever = matched.total_count;
     }
     dds_requested_incompatible_qos_status_t incompatible{};
-    if (dds_get_requested_incompatible_qos_status(*reader_, &incompatible) == DDS_RETCODE_OK && incompatible.total_count) {
+    if (dds_get_requested_incompatible_qos_status(*reader_, &incompatible) == DDS_RETCODE_OK &&
+        incompatible.total_count) {
       out.incompatible = incompatible.total_count;
       out.incompatible_policy = policy_name(incompatible.last_policy_id);
     }
@@ -692,14 +730,17 @@ class Reader final : public ReaderPort {
     dds_sample_rejected_status_t rejected{};
     if (dds_get_sample_rejected_status(*reader_, &rejected) == DDS_RETCODE_OK) out.rejected = rejected.total_count;
     dds_requested_deadline_missed_status_t missed{};
-    if (dds_get_requested_deadline_missed_status(*reader_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
+    if (dds_get_requested_deadline_missed_status(*reader_, &missed) == DDS_RETCODE_OK)
+      out.deadline_missed = missed.total_count;
     dds_liveliness_changed_status_t liveliness{};
     if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) out.alive = liveliness.alive_count;
     out.liveliness_lost = lapses_.load();
     return out;
   }
 
-  std::vector<Guid> matched() override { return matched_of(*reader_, dds_get_matched_publications, dds_get_matched_publication_data); }
+  std::vector<Guid> matched() override {
+    return matched_of(*reader_, dds_get_matched_publications, dds_get_matched_publication_data);
+  }
 
   bool on_match(std::function<void()> tell) override {
     const std::lock_guard lock(match_mutex_);
@@ -761,7 +802,8 @@ class Reader final : public ReaderPort {
     SampleRef sample;
     dds_sample_info_t info;
   };
-  /// Of an instance. Cyclone folds it into the instance's last sample, if that is still there: here it comes behind the samples.
+  /// Of an instance. Cyclone folds it into the instance's last sample, if that is still there: here it comes behind the
+  /// samples.
   struct Ending {
     SampleInfo info;
     std::vector<std::byte> payload;
@@ -778,7 +820,8 @@ class Reader final : public ReaderPort {
   /// Of a type without key only disposals are told: that nobody writes it any more is what matched() says.
   bool ends_instance(const dds_sample_info_t& info) const {
     if (info.sample_rank != 0) return false;
-    return info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED || (info.instance_state == DDS_IST_NOT_ALIVE_NO_WRITERS && type_->key_type);
+    return info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ||
+           (info.instance_state == DDS_IST_NOT_ALIVE_NO_WRITERS && type_->key_type);
   }
 
   Ending ending_of(const Taken& one) {
@@ -786,13 +829,15 @@ class Reader final : public ReaderPort {
     const bool told = one.info.valid_data && one.sample->writer_known;
     ending.info.writer = known(one.info.publication_handle, told ? one.sample.get() : nullptr).guid;
     ending.info.source_ns = one.info.source_timestamp;
-    ending.info.state = one.info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ? InstanceState::disposed : InstanceState::no_writers;
+    ending.info.state =
+        one.info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ? InstanceState::disposed : InstanceState::no_writers;
     ending.info.has_data = false;
     ending.payload = payload_of_key(*type_->type, one.sample->key());
     return ending;
   }
 
-  /// Cyclone goes on with the instance that it did not come to the end of, and says of what is left once more how it ends.
+  /// Cyclone goes on with the instance that it did not come to the end of, and says of what is left once more how it
+  /// ends.
   std::optional<Ending> settle_cut(dds_instance_handle_t goes_on_with) {
     std::optional<Ending> ending;
     if (cut_.handle && goes_on_with != cut_.handle) ending = std::move(cut_.ending);
@@ -819,7 +864,8 @@ class Reader final : public ReaderPort {
     bool wrote = false;
   };
 
-  /// `sample` is null where it does not say who wrote it, as the end of an instance: its writer may be gone, and is then known by its samples only.
+  /// `sample` is null where it does not say who wrote it, as the end of an instance: its writer may be gone, and is
+  /// then known by its samples only.
   Known& known(dds_instance_handle_t handle, const Sample* sample) {
     if (handle != last_handle_ || !last_writer_) {
       if (writers_.size() > most_writers_known) writers_.clear();
@@ -835,20 +881,22 @@ class Reader final : public ReaderPort {
     Known& writer = *last_writer_;
     if (sample) {
       writer.guid = sample->writer;
-      if (writer.wrote && sample->missing > writer.missing) missing_.fetch_add(sample->missing - writer.missing, std::memory_order_relaxed);
+      if (writer.wrote && sample->missing > writer.missing)
+        missing_.fetch_add(sample->missing - writer.missing, std::memory_order_relaxed);
       writer.missing = writer.wrote ? std::max(writer.missing, sample->missing) : sample->missing;
       writer.wrote = true;
     }
     return writer;
   }
 
-  const bool bounded_;               ///< it may be full, so that those who write to it wait
+  const bool bounded_;  ///< it may be full, so that those who write to it wait
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
   std::atomic<bool> pending_{true};  ///< waiters were told, and nobody has looked since
   std::atomic<bool> shared_{false};  ///< by several waiters
-  std::map<dds_instance_handle_t, std::pair<Guid, std::string>> announced_;  ///< of the thread that takes, as those below
+  std::map<dds_instance_handle_t, std::pair<Guid, std::string>>
+      announced_;  ///< of the thread that takes, as those below
   std::map<dds_instance_handle_t, Known> writers_;
   std::vector<Taken> batch_;  ///< empty: memory that take() uses again
   dds_instance_handle_t last_handle_ = 0;
@@ -925,7 +973,10 @@ void Reader::on_data() {
 class ParticipantOf final : public ParticipantPort {
  public:
   ParticipantOf(std::unique_ptr<Domain> domain, Entity participant, double spin_s)
-      : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)), spin_s_(spin_s) {}
+      : domain_(std::move(domain)),
+        participant_(std::move(participant)),
+        guid_(guid_of(*participant_)),
+        spin_s_(spin_s) {}
 
   Guid guid() const override { return guid_; }
 
@@ -950,8 +1001,9 @@ class ParticipantOf final : public ParticipantPort {
       if (holds_back) dds_write_set_batch(false);
     }
     if (!writer) return failed("a writer of topic " + topic + " could not be made", *writer, denied_hint(*writer));
-    return std::unique_ptr<WriterPort>(
-        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr, &manual_));
+    return std::unique_ptr<WriterPort>(new Writer(std::move(publisher), std::move(writer), std::move(made),
+                                                  *participant_, topic, qos, holds_back ? &flusher_ : nullptr,
+                                                  &manual_));
   }
 
   Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
@@ -969,41 +1021,47 @@ class ParticipantOf final : public ParticipantPort {
 
   std::vector<Participant> peers() override {
     std::vector<Participant> out;
-    participants_.for_each<dds_builtintopic_participant_t>(*participant_, [&](const dds_builtintopic_participant_t& data) {
-      Participant one;
-      one.guid = guid_from(data.key);
-      if (one.guid == guid_) return;
-      if (data.qos) {
-        one.name = text_from([&](char** text) { return dds_qget_entity_name(data.qos, text); });
-        one.host = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Hostname", text); });
-        const std::string pid = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Pid", text); });
-        if (!pid.empty()) one.pid = std::strtoll(pid.c_str(), nullptr, 10);
-        if (one.name.empty()) one.name = text_from([&](char** text) { return dds_qget_prop(data.qos, "__ProcessName", text); });
-      }
-      out.push_back(std::move(one));
-    });
+    participants_.for_each<dds_builtintopic_participant_t>(
+        *participant_, [&](const dds_builtintopic_participant_t& data) {
+          Participant one;
+          one.guid = guid_from(data.key);
+          if (one.guid == guid_) return;
+          if (data.qos) {
+            one.name = text_from([&](char** text) { return dds_qget_entity_name(data.qos, text); });
+            one.host = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Hostname", text); });
+            const std::string pid = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Pid", text); });
+            if (!pid.empty()) one.pid = std::strtoll(pid.c_str(), nullptr, 10);
+            if (one.name.empty())
+              one.name = text_from([&](char** text) { return dds_qget_prop(data.qos, "__ProcessName", text); });
+          }
+          out.push_back(std::move(one));
+        });
     return out;
   }
 
   std::vector<Endpoint> endpoints() override {
     std::vector<Endpoint> out;
     for (const bool writes : {true, false})
-      (writes ? writers_ : readers_).for_each<dds_builtintopic_endpoint_t>(*participant_, [&](const dds_builtintopic_endpoint_t& data) {
-        if (guid_from(data.participant_key) != guid_) out.push_back(endpoint_from(data, writes));
-      });
+      (writes ? writers_ : readers_)
+          .for_each<dds_builtintopic_endpoint_t>(*participant_, [&](const dds_builtintopic_endpoint_t& data) {
+            if (guid_from(data.participant_key) != guid_) out.push_back(endpoint_from(data, writes));
+          });
     return out;
   }
 
  private:
   static std::string denied_hint(dds_return_t rc) {
-    return rc == DDS_RETCODE_NOT_ALLOWED_BY_SECURITY ? "the permissions of this participant's subject do not allow it: 'sonde bus keys show' says what they do" : "";
+    return rc == DDS_RETCODE_NOT_ALLOWED_BY_SECURITY ? "the permissions of this participant's subject do not allow it: "
+                                                       "'sonde bus keys show' says what they do"
+                                                     : "";
   }
 
   /// `made` is what the topic uses, which may be another's of the same type.
   Result<Entity> topic_of(const std::string& name, const TypePtr& type, TypeRef& made) {
     last_words();
     ddsi_sertype* sertype = make_sample_type(type);
-    const dds_entity_t topic = dds_create_topic_sertype(*participant_, name.c_str(), &sertype, nullptr, nullptr, nullptr);
+    const dds_entity_t topic =
+        dds_create_topic_sertype(*participant_, name.c_str(), &sertype, nullptr, nullptr, nullptr);
     if (topic < 0) {
       ddsi_sertype_unref(sertype);
       return failed("topic " + name + " of type " + type->name + " could not be made", topic, denied_hint(topic));
@@ -1016,7 +1074,8 @@ class ParticipantOf final : public ParticipantPort {
   Entity participant_;
   Guid guid_;
   const double spin_s_;
-  Known participants_{DDS_BUILTIN_TOPIC_DCPSPARTICIPANT}, writers_{DDS_BUILTIN_TOPIC_DCPSPUBLICATION}, readers_{DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
+  Known participants_{DDS_BUILTIN_TOPIC_DCPSPARTICIPANT}, writers_{DDS_BUILTIN_TOPIC_DCPSPUBLICATION},
+      readers_{DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
   ManualWriters manual_;
   Flusher flusher_;
 };
@@ -1040,7 +1099,8 @@ Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile
   if (!participant)
     return failed("a participant of domain " + std::to_string(profile.domain) + " could not be made", *participant,
                   profile.security ? "look at the files of <security>: sonde bus keys makes them" : "");
-  return std::unique_ptr<ParticipantPort>(new ParticipantOf(std::move(*domain), std::move(participant), profile.spin_s));
+  return std::unique_ptr<ParticipantPort>(
+      new ParticipantOf(std::move(*domain), std::move(participant), profile.spin_s));
 }
 
 }  // namespace sonde::bus::cyclonedds

@@ -1,9 +1,9 @@
 #include "bus/module/cyclonedds/sample.hpp"
 
+#include <arpa/inet.h>
 #include <dds/ddsi/ddsi_keyhash.h>
 #include <dds/ddsi/q_radmin.h>
 #include <dds/ddsrt/md5.h>
-#include <arpa/inet.h>
 
 #include <algorithm>
 #include <array>
@@ -24,15 +24,17 @@ namespace {
 constexpr std::size_t hash_bytes = 16;
 /// Kept free behind a received sample of a type with key: most keys fit, and the sample need not move.
 constexpr std::size_t key_room = 64;
-/// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data has the reader's and
-/// the writer's entity behind its header, flags and an offset.
+/// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data
+/// has the reader's and the writer's entity behind its header, flags and an offset.
 constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
 /// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
 constexpr std::size_t most_writers = 4096;
-/// Disposals that no gap was seen of yet. Those of writers that write no more stay: what is lost of others may be so many more.
+/// Disposals that no gap was seen of yet. Those of writers that write no more stay: what is lost of others may be so
+/// many more.
 constexpr std::uint64_t most_without_number = 64;
 constexpr std::size_t most_remembered = 1 << 16;  ///< keys that are known by their hash
-/// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16 bytes.
+/// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16
+/// bytes.
 constexpr std::size_t least_disposal = encapsulation_bytes + hash_bytes;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
@@ -65,7 +67,9 @@ std::uint64_t sequence_of(const unsigned char* submessage) {
 }
 
 /// Fast DDS' endpoints, whose disposals say no more than the hash of the key.
-bool tells_hashes_alone(const Guid& writer) { return writer.bytes[0] == std::byte{1} && writer.bytes[1] == std::byte{15}; }
+bool tells_hashes_alone(const Guid& writer) {
+  return writer.bytes[0] == std::byte{1} && writer.bytes[1] == std::byte{15};
+}
 
 std::array<std::byte, hash_bytes> md5_of(Bytes key) {
   std::array<std::byte, hash_bytes> out;
@@ -83,7 +87,8 @@ std::uint32_t hash_of(Bytes key) {
   return hash;
 }
 
-/// The part of a type that is its key: the key fields, of structures in it their key fields or, where they have none, all.
+/// The part of a type that is its key: the key fields, of structures in it their key fields or, where they have none,
+/// all.
 TypePtr key_part(const Type& type) {
   std::vector<Field> fields;
   const bool some = has_key(type);
@@ -125,16 +130,18 @@ void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
   sample.hash = basis ^ hash_of(key);
 }
 
-/// Sets the key that is in received bytes. Where they are not of the type at all, they are kept as an instance of their own, without key:
-/// the reader above counts and names what is malformed.
+/// Sets the key that is in received bytes. Where they are not of the type at all, they are kept as an instance of their
+/// own, without key: the reader above counts and names what is malformed.
 Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
   thread_local std::vector<std::byte> key;
   key.clear();
-  if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes) key.assign(1, sample->data()[encapsulation_bytes]);
+  if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes)
+    key.assign(1, sample->data()[encapsulation_bytes]);
   if (type.key_type) {
     try {
       if (kind == SDK_KEY) {
-        if (const auto whole = payload_of_key_alone(*type.type, sample->payload()); !whole.empty()) key = serialised_key(*type.type, whole);
+        if (const auto whole = payload_of_key_alone(*type.type, sample->payload()); !whole.empty())
+          key = serialised_key(*type.type, whole);
       } else if (type.checker->verify(sample->payload())) {
         type.keys->make(sample->payload(), key);
         if (type.hashes && sample->writer_known && tells_hashes_alone(sample->writer)) type.hashes->saw(key);
@@ -176,7 +183,8 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
   if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
     sample->writer = sender_of(message, message + submessage);
     sample->writer_known = true;
-    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage), !tells_hashes_alone(sample->writer));
+    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage),
+                                                     !tells_hashes_alone(sample->writer));
   }
   // Fragments are in order and may overlap.
   std::size_t have = 0;
@@ -194,7 +202,8 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
   return with_key(ours(sertype), kind, sample);
 }
 
-ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, ddsrt_msg_iovlen_t n, const ddsrt_iovec_t* iov, std::size_t size) {
+ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, ddsrt_msg_iovlen_t n,
+                           const ddsrt_iovec_t* iov, std::size_t size) {
   if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
   Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type || kind == SDK_KEY ? key_room : 0);
   if (!sample) return nullptr;
@@ -213,7 +222,8 @@ ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, 
 
 Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
   const bool disposal = kind == SDK_KEY;
-  Sample* sample = allocate(&type, kind, disposal ? std::max(least_disposal, encapsulation_bytes + key.size()) : payload.size(), key.size());
+  Sample* sample = allocate(
+      &type, kind, disposal ? std::max(least_disposal, encapsulation_bytes + key.size()) : payload.size(), key.size());
   if (!sample) return nullptr;
   if (disposal) {
     std::memset(sample->data(), 0, sample->size);  // big endian, plain CDR: as serialised_key() is
@@ -233,9 +243,15 @@ void put_unlikely(const Type& type, CdrWriter& into) {
     const auto one = [&into](const Type& of) {
       switch (of.kind) {
         case Kind::boolean: into.put(true); break;
-        case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: into.put(std::uint8_t{0xff}); break;
-        case Kind::int16: case Kind::uint16: into.put(std::uint16_t{0xffff}); break;
-        case Kind::int64: case Kind::uint64: case Kind::float64: into.put(~std::uint64_t{0}); break;
+        case Kind::octet:
+        case Kind::char8:
+        case Kind::int8:
+        case Kind::uint8: into.put(std::uint8_t{0xff}); break;
+        case Kind::int16:
+        case Kind::uint16: into.put(std::uint16_t{0xffff}); break;
+        case Kind::int64:
+        case Kind::uint64:
+        case Kind::float64: into.put(~std::uint64_t{0}); break;
         case Kind::enumeration: into.put(of.enumerators.back().value); break;
         case Kind::string: into.put(std::string_view("\x7f")); break;
         case Kind::structure: put_unlikely(of, into); break;
@@ -244,8 +260,7 @@ void put_unlikely(const Type& type, CdrWriter& into) {
     };
     if (field.type->kind == Kind::array)
       for (std::uint32_t k = 0; k < field.type->bound; ++k) one(*field.type->element);
-    else
-      one(*field.type);
+    else one(*field.type);
   }
 }
 
@@ -258,7 +273,8 @@ ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash
     const Bytes bytes(reinterpret_cast<const std::byte*>(hash->value), hash_bytes);
     std::vector<std::byte> key;
     if (type.hashes) key = type.hashes->key_of(bytes);
-    else if (const auto whole = payload_of_key(*type.type, bytes); !whole.empty()) key = serialised_key(*type.type, whole);
+    else if (const auto whole = payload_of_key(*type.type, bytes); !whole.empty())
+      key = serialised_key(*type.type, whole);
     if (key.empty()) return nullptr;
     auto* sample = make_sample(type, SDK_KEY, {}, {}, key);
     if (sample) sample->writer_known = false;
@@ -346,7 +362,9 @@ void free_type(ddsi_sertype* sertype) {
 }
 
 void no_samples(const ddsi_sertype*, void*, std::size_t) {}
-void no_memory(void** samples, const ddsi_sertype*, void*, std::size_t, std::size_t count) { std::fill_n(samples, count, nullptr); }
+void no_memory(void** samples, const ddsi_sertype*, void*, std::size_t, std::size_t count) {
+  std::fill_n(samples, count, nullptr);
+}
 void nothing_to_free(const ddsi_sertype*, void**, std::size_t, dds_free_op_t) {}
 bool same_type(const ddsi_sertype* a, const ddsi_sertype* b) { return ours(a).fingerprint == ours(b).fingerprint; }
 std::uint32_t type_hash(const ddsi_sertype* type) {

@@ -1,8 +1,10 @@
 #pragma once
-/// Samples as Cyclone DDS carries them, without a type that idlc made: a payload of any structure goes in and out as it is.
+/// Samples as Cyclone DDS carries them, without a type that idlc made: a payload of any structure goes in and out as it
+/// is.
 ///
-/// Cyclone asks a *sertype* what a type is and a *serdata* what a sample is. Ours hold the payload in one piece: it is copied once, from
-/// the writer's memory or from the received fragments, and readers get a view of it. Instances are told apart by the serialised key.
+/// Cyclone asks a *sertype* what a type is and a *serdata* what a sample is. Ours hold the payload in one piece: it is
+/// copied once, from the writer's memory or from the received fragments, and readers get a view of it. Instances are
+/// told apart by the serialised key.
 
 #include <dds/dds.h>
 #include <dds/ddsi/ddsi_serdata.h>
@@ -21,12 +23,15 @@
 
 namespace sonde::bus::cyclonedds {
 
-/// What is missing of each writer's samples, by their sequence numbers: Cyclone 0.10 knows it, but tells nobody. Any-thread.
+/// What is missing of each writer's samples, by their sequence numbers: Cyclone 0.10 knows it, but tells nobody.
+/// Any-thread.
 class Arrivals {
  public:
-  /// How many samples of this writer were missing before this one, since its first that came. `tells_all`: no disposal of it comes without number.
+  /// How many samples of this writer were missing before this one, since its first that came. `tells_all`: no disposal
+  /// of it comes without number.
   std::uint64_t missing(const Guid& writer, std::uint64_t sequence, bool tells_all);
-  /// A disposal came of which Cyclone tells neither writer nor number: as much is not missing where some writer's next sample seems to show it.
+  /// A disposal came of which Cyclone tells neither writer nor number: as much is not missing where some writer's next
+  /// sample seems to show it.
   void came_without_number();
 
  private:
@@ -36,7 +41,8 @@ class Arrivals {
   std::mutex mutex_;
   std::map<Guid, Seen> writers_;
   std::uint64_t without_number_ = 0;
-  std::pair<const Guid, Seen>* last_ = nullptr;  ///< the one asked for last: most samples of a datagram are of one writer
+  std::pair<const Guid, Seen>* last_ =
+      nullptr;  ///< the one asked for last: most samples of a datagram are of one writer
 };
 
 /// Keys that are too long for a hash to be the key itself, by their hash. Any-thread.
@@ -57,8 +63,8 @@ struct SampleType : ddsi_sertype {
   TypePtr type;
   std::unique_ptr<Checker> checker;
   std::unique_ptr<KeyMaker> keys;
-  TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
-  bool long_keys = false;    ///< a key may have more bytes than its hash
+  TypePtr key_type;        ///< its key fields alone, as disposals carry them; null: no key
+  bool long_keys = false;  ///< a key may have more bytes than its hash
   std::string fingerprint;
   std::unique_ptr<KeysByHash> hashes;  ///< of received samples whose writers will say no more; null: not needed
   mutable Arrivals arrivals;

@@ -24,10 +24,15 @@ namespace {
 
 Error refused(const char* what, const std::string& topic) {
   const std::string said = last_words();
-  if (said.find("not found in allow rule") != std::string::npos || said.find("denied by deny rule") != std::string::npos)
-    return {"bus.open", std::string(what) + " of the topic " + topic + " could not be made: Fast DDS says that no rule of the permissions allows it",
+  if (said.find("not found in allow rule") != std::string::npos ||
+      said.find("denied by deny rule") != std::string::npos)
+    return {"bus.open",
+            std::string(what) + " of the topic " + topic +
+                " could not be made: Fast DDS says that no rule of the permissions allows it",
             "the permissions of this participant's subject do not allow it: 'sonde bus keys show' says what they do"};
-  return {"bus.open", std::string(what) + " of the topic " + topic + " could not be made" + (said.empty() ? "" : ": " + said), "'sonde doctor' looks at the machine"};
+  return {"bus.open",
+          std::string(what) + " of the topic " + topic + " could not be made" + (said.empty() ? "" : ": " + said),
+          "'sonde doctor' looks at the machine"};
 }
 
 /// What is left until a deadline, for calls of Fast DDS.
@@ -73,7 +78,9 @@ Turn::Mine::Mine(Turn& turn, Deadline deadline) : turn_(turn) {
   std::unique_lock lock(turn_.mutex_);
   ++turn_.waiting_;
   const auto is_free = [this] { return !turn_.taken_; };
-  if (deadline.at_ns) mine_ = turn_.free_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), is_free);
+  if (deadline.at_ns)
+    mine_ = turn_.free_.wait_until(
+        lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), is_free);
   else turn_.free_.wait(lock, is_free), mine_ = true;
   --turn_.waiting_;
   if (mine_) turn_.taken_ = true;
@@ -88,14 +95,18 @@ Turn::Mine::~Mine() {
 
 // ---- Writer
 
-Result<std::unique_ptr<Writer>> Writer::make(dds::DomainParticipant& participant, dds::Topic& topic, const WriterPlan& plan, Matches::Known known, std::function<void()> release) {
+Result<std::unique_ptr<Writer>> Writer::make(dds::DomainParticipant& participant, dds::Topic& topic,
+                                             const WriterPlan& plan, Matches::Known known,
+                                             std::function<void()> release) {
   std::unique_ptr<Writer> made(new Writer(std::move(known), std::move(release)));
   made->topic_ = topic.get_name();
   made->max_blocking_s_ = plan.max_blocking_s;
   made->most_instances_ = plan.writer.resource_limits().max_instances;
   made->gives_up_ = plan.gives_up;
   made->publisher_ = participant.create_publisher(plan.publisher, nullptr, dds::StatusMask::none());
-  if (made->publisher_) made->writer_ = made->publisher_->create_datawriter(&topic, plan.writer, made.get(), dds::StatusMask::publication_matched());
+  if (made->publisher_)
+    made->writer_ =
+        made->publisher_->create_datawriter(&topic, plan.writer, made.get(), dds::StatusMask::publication_matched());
   if (!made->writer_) return refused("a writer", made->topic_);
   return made;
 }
@@ -104,8 +115,9 @@ Writer::~Writer() {
   try {
     if (publisher_) {
       if (writer_) {
-        // Fast DDS 2 gives the samples of a writer that goes back to their pool while its heartbeat may still read them: it then counts gaps from
-        // nonsense, for hours, under the lock that the writer's end waits for. From a history that was emptied under that lock it reads nothing.
+        // Fast DDS 2 gives the samples of a writer that goes back to their pool while its heartbeat may still read
+        // them: it then counts gaps from nonsense, for hours, under the lock that the writer's end waits for. From a
+        // history that was emptied under that lock it reads nothing.
         std::size_t removed = 0;
         writer_->clear_history(&removed);
         publisher_->delete_datawriter(writer_);
@@ -113,8 +125,7 @@ Writer::~Writer() {
       const_cast<dds::DomainParticipant*>(publisher_->get_participant())->delete_publisher(publisher_);
     }
     release_();
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 Guid Writer::guid() const { return guid_of(writer_->guid()); }
@@ -122,27 +133,34 @@ Guid Writer::guid() const { return guid_of(writer_->guid()); }
 Result<void> Writer::sent(Code code, std::size_t bytes) const {
   if (code == Code::RETCODE_OK) return {};
   if (code == Code::RETCODE_TIMEOUT)
-    return Error{"bus.timed_out", "topic " + topic_ + ": no place for a sample within " + std::to_string(max_blocking_s_) + " s: a reliable reader does not keep up",
+    return Error{"bus.timed_out",
+                 "topic " + topic_ + ": no place for a sample within " + std::to_string(max_blocking_s_) +
+                     " s: a reliable reader does not keep up",
                  "let the reader take, or raise max_samples or max_blocking_s"};
   const std::string said = last_words();
-  return Error{"bus.failed", "topic " + topic_ + ": Fast DDS did not take a sample of " + std::to_string(bytes) + " B (code " + std::to_string(code()) + ")" + (said.empty() ? "" : ": " + said),
+  return Error{"bus.failed",
+               "topic " + topic_ + ": Fast DDS did not take a sample of " + std::to_string(bytes) + " B (code " +
+                   std::to_string(code()) + ")" + (said.empty() ? "" : ": " + said),
                "fewer instances or a smaller history need less memory"};
 }
 
 Error Writer::no_instance() const {
-  return {"bus.full", "topic " + topic_ + ": a writer of Fast DDS has place for " + std::to_string(most_instances_) + " instances, and they are there",
-          "dispose of those that are over; or keep fewer samples of each (depth, max_samples): then there is place for more"};
+  return {"bus.full",
+          "topic " + topic_ + ": a writer of Fast DDS has place for " + std::to_string(most_instances_) +
+              " instances, and they are there",
+          "dispose of those that are over; or keep fewer samples of each (depth, max_samples): then there is place for "
+          "more"};
 }
 
-template <typename Send>
-Result<void> Writer::send(Bytes payload, Bytes key, const Send& send) {
+template <typename Send> Result<void> Writer::send(Bytes payload, Bytes key, const Send& send) {
   try {
     Sample sample;
     sample.payload = payload;
     sample.key = key;
-    // Fast DDS waits for place by itself, a piece of max_blocking at a time, and says timeout sooner where the last acknowledgement made so much
-    // place that it finds nothing left to remove: that passes. No place for one more instance does not, and has to be asked for. Should there be
-    // other reasons, a writer that may wait forever does so with pauses.
+    // Fast DDS waits for place by itself, a piece of max_blocking at a time, and says timeout sooner where the last
+    // acknowledgement made so much place that it finds nothing left to remove: that passes. No place for one more
+    // instance does not, and has to be asked for. Should there be other reasons, a writer that may wait forever does so
+    // with pauses.
     constexpr double first_pause_s = 1e-3, longest_pause_s = 50e-3;
     const Deadline deadline = max_blocking_s_ < 1e9 ? Deadline::in_s(max_blocking_s_) : Deadline{};
     for (double pause_s = 0;;) {
@@ -152,10 +170,8 @@ Result<void> Writer::send(Bytes payload, Bytes key, const Send& send) {
         const double began_s = now_s();
         const Code code = send(&sample);
         if (code != Code::RETCODE_TIMEOUT || deadline.passed()) return sent(code, payload.size());
-        if (now_s() - began_s >= wait_piece_s)
-          pause_s = first_pause_s;  // for the others, whose turn it is
-        else if (!key.empty() && !writer_->register_instance(&sample).isDefined())
-          return no_instance();
+        if (now_s() - began_s >= wait_piece_s) pause_s = first_pause_s;  // for the others, whose turn it is
+        else if (!key.empty() && !writer_->register_instance(&sample).isDefined()) return no_instance();
       }
       if (pause_s > 0) sleep_until(now_s() + pause_s);
       pause_s = std::clamp(pause_s * 2, first_pause_s, longest_pause_s);
@@ -171,7 +187,10 @@ Result<void> Writer::write(Bytes payload, Bytes key) {
 
 Result<void> Writer::dispose(Bytes payload, Bytes key) {
   // Fast DDS forgets an instance that was disposed of when it is given up, too, which goes in one.
-  const auto dispose = [this](Sample* sample) { return gives_up_ ? writer_->unregister_instance(sample, dds::HANDLE_NIL) : writer_->dispose(sample, dds::HANDLE_NIL); };
+  const auto dispose = [this](Sample* sample) {
+    return gives_up_ ? writer_->unregister_instance(sample, dds::HANDLE_NIL)
+                     : writer_->dispose(sample, dds::HANDLE_NIL);
+  };
   return send(payload, key, [&](Sample* sample) {
     const Code code = dispose(sample);
     if (code != Code::RETCODE_PRECONDITION_NOT_MET) return code;
@@ -191,8 +210,7 @@ bool Writer::wait_acknowledged(Deadline deadline) {
 void Writer::assert_liveliness() {
   try {
     writer_->assert_liveliness();
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 Status Writer::status() {
@@ -208,7 +226,8 @@ Status Writer::status() {
     out.incompatible_policy = policy_name(incompatible.last_policy_id);
   }
   dds::OfferedDeadlineMissedStatus deadline;
-  if (writer_->get_offered_deadline_missed_status(deadline) == Code::RETCODE_OK) out.deadline_missed = deadline.total_count;
+  if (writer_->get_offered_deadline_missed_status(deadline) == Code::RETCODE_OK)
+    out.deadline_missed = deadline.total_count;
   dds::LivelinessLostStatus liveliness;
   if (writer_->get_liveliness_lost_status(liveliness) == Code::RETCODE_OK) out.liveliness_lost = liveliness.total_count;
   return out;
@@ -224,19 +243,25 @@ std::vector<Guid> Writer::matched() {
 void Writer::on_publication_matched(dds::DataWriter*, const dds::PublicationMatchedStatus& status) {
   try {
     matches_.changed(status.current_count_change, status.current_count, status.last_subscription_handle);
-  } catch (const std::bad_alloc&) {
-  }
+  } catch (const std::bad_alloc&) {}
 }
 
 // ---- Reader
 
-Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound, std::function<void()> release)
-    : known_(std::move(known)), sound_(std::move(sound)), release_(std::move(release)), keyed_(has_key(*type)), keys_(type, hashed_keys) {
+Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound,
+               std::function<void()> release)
+    : known_(std::move(known)),
+      sound_(std::move(sound)),
+      release_(std::move(release)),
+      keyed_(has_key(*type)),
+      keys_(type, hashed_keys) {
   sample_.holds = true;
 }
 
-Result<std::unique_ptr<Reader>> Reader::make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
-                                             Matches::Known sound, std::function<void()> release) {
+Result<std::unique_ptr<Reader>> Reader::make(dds::DomainParticipant& participant, dds::Topic& topic,
+                                             const TypePtr& type, bool hashed_keys, const ReaderPlan& plan,
+                                             Matches::Known known, Matches::Known sound,
+                                             std::function<void()> release) {
   std::unique_ptr<Reader> made(new Reader(type, hashed_keys, std::move(known), std::move(sound), std::move(release)));
   made->participant_ = &participant;
   made->subscriber_ = participant.create_subscriber(plan.subscriber, nullptr, dds::StatusMask::none());
@@ -255,8 +280,7 @@ Reader::~Reader() {
       participant_->delete_subscriber(subscriber_);
     }
     release_();
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 Guid Reader::guid() const { return guid_of(reader_->guid()); }
@@ -282,8 +306,9 @@ bool Reader::next(Held& into) {
   return true;
 }
 
-/// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still write. Fast DDS tells an
-/// instance's state as it is now: as it was then is told by the next sample that counts one more disposal.
+/// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still
+/// write. Fast DDS tells an instance's state as it is now: as it was then is told by the next sample that counts one
+/// more disposal.
 void Reader::tell_ends(std::deque<Held>& all) const {
   const Held* next = nullptr;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
@@ -292,31 +317,35 @@ void Reader::tell_ends(std::deque<Held>& all) const {
     if (!of.info.has_data) {
       const bool ended = next && (next->disposals != of.disposals || next->orphanings != of.orphanings);
       const bool goes_on = next && next->info.has_data && !ended;
-      const bool orphaned = ended ? next->disposals == of.disposals : of.now == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE;
+      const bool orphaned =
+          ended ? next->disposals == of.disposals : of.now == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE;
       if (orphaned) of.info.state = InstanceState::no_writers;
       // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
-      if (!goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE)) of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
+      if (!goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE))
+        of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
     }
     if (!next || of.info.has_data) next = &of;
   }
   std::erase_if(all, [](const Held& of) { return !of.info.has_data && of.payload.empty(); });
 }
 
-/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival. A sample that was lost or had no place
-/// arrives after the writer's next ones, and is given before them all the same.
+/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival. A sample that
+/// was lost or had no place arrives after the writer's next ones, and is given before them all the same.
 void Reader::fetch() {
   arrived_.store(false);
   for (Held one; next(one); one = {}) fetched_.push_back(std::move(one));
   tell_ends(fetched_);
   const auto by_writer = [](const Held& of) { return std::tie(of.info.writer, of.sequence); };
-  std::sort(fetched_.begin(), fetched_.end(), [&](const Held& a, const Held& b) { return by_writer(a) < by_writer(b); });
+  std::sort(fetched_.begin(), fetched_.end(),
+            [&](const Held& a, const Held& b) { return by_writer(a) < by_writer(b); });
   const Held* before = nullptr;
   for (Held& of : fetched_) {
     of.arrived_ns = of.info.received_ns;
     if (before && before->info.writer == of.info.writer) of.arrived_ns = std::max(of.arrived_ns, before->arrived_ns);
     before = &of;
   }
-  std::stable_sort(fetched_.begin(), fetched_.end(), [](const Held& a, const Held& b) { return a.arrived_ns < b.arrived_ns; });
+  std::stable_sort(fetched_.begin(), fetched_.end(),
+                   [](const Held& a, const Held& b) { return a.arrived_ns < b.arrived_ns; });
   left_.store(fetched_.size());
 }
 
@@ -379,8 +408,7 @@ void Reader::on_data_available(dds::DataReader*) {
 void Reader::on_subscription_matched(dds::DataReader*, const dds::SubscriptionMatchedStatus& status) {
   try {
     matches_.changed(status.current_count_change, status.current_count, status.last_publication_handle);
-  } catch (const std::bad_alloc&) {
-  }
+  } catch (const std::bad_alloc&) {}
   const std::lock_guard lock(match_mutex_);
   if (tell_match_) tell_match_();
 }
@@ -408,7 +436,8 @@ Status Reader::status() {
   dds::SampleRejectedStatus rejected;
   if (reader_->get_sample_rejected_status(rejected) == Code::RETCODE_OK) out.rejected = rejected.total_count;
   dds::RequestedDeadlineMissedStatus deadline;
-  if (reader_->get_requested_deadline_missed_status(deadline) == Code::RETCODE_OK) out.deadline_missed = deadline.total_count;
+  if (reader_->get_requested_deadline_missed_status(deadline) == Code::RETCODE_OK)
+    out.deadline_missed = deadline.total_count;
   dds::LivelinessChangedStatus liveliness;
   if (reader_->get_liveliness_changed_status(liveliness) == Code::RETCODE_OK) {
     out.alive = liveliness.alive_count;
@@ -432,7 +461,8 @@ Waiter::~Waiter() {
 Result<void> Waiter::attach(ReaderPort& reader, std::uint64_t tag) {
   auto* const mine = dynamic_cast<Reader*>(&reader);
   if (!mine || mine->participant() != participant_)
-    return Error{"bus.open", "a waiter waits for readers of its own participant only", "make the waiter from the bus that made the reader"};
+    return Error{"bus.open", "a waiter waits for readers of its own participant only",
+                 "make the waiter from the bus that made the reader"};
   {
     const std::lock_guard lock(mutex_);
     readers_.emplace_back(mine, tag);

@@ -1,15 +1,16 @@
 #pragma once
-/// Writers, readers and waiters over Fast DDS. Nothing is answered from Fast DDS's own threads: listeners count and ring.
+/// Writers, readers and waiters over Fast DDS. Nothing is answered from Fast DDS's own threads: listeners count and
+/// ring.
 
-#include <fastdds/dds/publisher/DataWriterListener.hpp>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <fastdds/dds/domain/DomainParticipant.hpp>
+#include <fastdds/dds/publisher/DataWriterListener.hpp>
 #include <fastdds/dds/publisher/Publisher.hpp>
 #include <fastdds/dds/subscriber/DataReaderListener.hpp>
 #include <fastdds/dds/subscriber/Subscriber.hpp>
 #include <fastdds/dds/topic/Topic.hpp>
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,7 +26,8 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// Who is matched with an endpoint. Fast DDS tells of the newest alone when one comes, and nobody when one goes. Any-thread.
+/// Who is matched with an endpoint. Fast DDS tells of the newest alone when one comes, and nobody when one goes.
+/// Any-thread.
 class Matches {
  public:
   using Known = std::function<bool(const Guid&)>;
@@ -38,13 +40,13 @@ class Matches {
   std::vector<Guid> guids_;
 };
 
-/// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or lose it memory for good.
-/// Any-thread.
+/// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or
+/// lose it memory for good. Any-thread.
 class Turn {
  public:
   class Mine {
    public:
-    Mine(Turn& turn, Deadline deadline);   ///< false: others had it until then
+    Mine(Turn& turn, Deadline deadline);  ///< false: others had it until then
     ~Mine();
     Mine(const Mine&) = delete;
     Mine& operator=(const Mine&) = delete;
@@ -65,7 +67,9 @@ class Turn {
 class Writer final : public WriterPort, private dds::DataWriterListener {
  public:
   /// `release` gives the topic back, after the writer is gone.
-  static Result<std::unique_ptr<Writer>> make(dds::DomainParticipant& participant, dds::Topic& topic, const WriterPlan& plan, Matches::Known known, std::function<void()> release);
+  static Result<std::unique_ptr<Writer>> make(dds::DomainParticipant& participant, dds::Topic& topic,
+                                              const WriterPlan& plan, Matches::Known known,
+                                              std::function<void()> release);
   ~Writer() override;
   Guid guid() const override;
   Result<void> write(Bytes payload, Bytes key) override;
@@ -76,10 +80,10 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
   std::vector<Guid> matched() override;
 
  private:
-  Writer(Matches::Known known, std::function<void()> release) : known_(std::move(known)), release_(std::move(release)) {}
+  Writer(Matches::Known known, std::function<void()> release)
+      : known_(std::move(known)), release_(std::move(release)) {}
   void on_publication_matched(dds::DataWriter* writer, const dds::PublicationMatchedStatus& status) override;
-  template <typename Send>
-  Result<void> send(Bytes payload, Bytes key, const Send& send);
+  template <typename Send> Result<void> send(Bytes payload, Bytes key, const Send& send);
   Result<void> sent(eprosima::fastrtps::types::ReturnCode_t code, std::size_t bytes) const;
   Error no_instance() const;
 
@@ -98,8 +102,10 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
 class Reader final : public ReaderPort, private dds::DataReaderListener {
  public:
   /// `sound`: whose disposals tell their instance soundly (Keys::payload_of()).
-  static Result<std::unique_ptr<Reader>> make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
-                                              Matches::Known sound, std::function<void()> release);
+  static Result<std::unique_ptr<Reader>> make(dds::DomainParticipant& participant, dds::Topic& topic,
+                                              const TypePtr& type, bool hashed_keys, const ReaderPlan& plan,
+                                              Matches::Known known, Matches::Known sound,
+                                              std::function<void()> release);
   ~Reader() override;
   Guid guid() const override;
   std::size_t take(std::size_t most, const Taker& taker) override;
@@ -122,7 +128,8 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
     dds::InstanceStateKind now = dds::ALIVE_INSTANCE_STATE;  ///< of the instance, as it was taken
     std::int32_t disposals = 0, orphanings = 0;              ///< of the instance, as it came
   };
-  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound, std::function<void()> release);
+  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound,
+         std::function<void()> release);
   void on_data_available(dds::DataReader* reader) override;
   void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
   /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: there is none.
@@ -139,9 +146,9 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   const bool keyed_;
   Keys keys_;
   Sample sample_;
-  std::deque<Held> fetched_;            ///< of keyed topics
-  std::atomic<std::size_t> left_{0};    ///< in fetched_
-  std::atomic<bool> arrived_{false};    ///< there may be samples in Fast DDS
+  std::deque<Held> fetched_;          ///< of keyed topics
+  std::atomic<std::size_t> left_{0};  ///< in fetched_
+  std::atomic<bool> arrived_{false};  ///< there may be samples in Fast DDS
   std::mutex match_mutex_;
   std::function<void()> tell_match_;
   std::mutex bells_mutex_;
@@ -150,7 +157,8 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
 
 class Waiter final : public WaiterPort {
  public:
-  Waiter(const dds::DomainParticipant& participant, double spin_s) : participant_(&participant), bell_(std::make_shared<Bell>(spin_s)) {}
+  Waiter(const dds::DomainParticipant& participant, double spin_s)
+      : participant_(&participant), bell_(std::make_shared<Bell>(spin_s)) {}
   ~Waiter() override;
   Result<void> attach(ReaderPort& reader, std::uint64_t tag) override;
   void detach(ReaderPort& reader) override;
@@ -160,7 +168,7 @@ class Waiter final : public WaiterPort {
  private:
   const dds::DomainParticipant* participant_;
   std::shared_ptr<Bell> bell_;
-  std::mutex mutex_;                    ///< of readers_
+  std::mutex mutex_;  ///< of readers_
   std::vector<std::pair<Reader*, std::uint64_t>> readers_;
 };
 

@@ -11,9 +11,10 @@ namespace {
 
 const char* version() { return FASTRTPS_VERSION_STR; }
 
-/// Without tcp4, though Fast DDS 2.9 has it. Each of two participants connects to the other when it has discovered it; where both do so at
-/// once, as those that begin together do, both connections may be refused as the second of a pair, and no sample ever comes: 10,000 samples
-/// of two writers to two readers, all of one machine, are lost whole. And its threads crash when a participant is closed in traffic.
+/// Without tcp4, though Fast DDS 2.9 has it. Each of two participants connects to the other when it has discovered it;
+/// where both do so at once, as those that begin together do, both connections may be refused as the second of a pair,
+/// and no sample ever comes: 10,000 samples of two writers to two readers, all of one machine, are lost whole. And its
+/// threads crash when a participant is closed in traffic.
 Caps caps() {
   Caps can;
   can.udp4 = can.udp6 = can.shared_memory = true;
@@ -51,11 +52,14 @@ std::size_t clean_all() {
   }
 }
 
-constexpr ImplementationEntry entry{.name = "fastdds", .version = version, .caps = caps, .open = open, .clean = clean_all};
+constexpr ImplementationEntry entry{
+    .name = "fastdds", .version = version, .caps = caps, .open = open, .clean = clean_all};
 constexpr Module module{.implementations = {&entry, 1}};
 
 }  // namespace
 
 }  // namespace sonde::bus::fastdds
 
-extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() { return &sonde::bus::fastdds::module; }
+extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() {
+  return &sonde::bus::fastdds::module;
+}

@@ -1,13 +1,13 @@
 #include "bus/module/fastdds/participant.hpp"
 
+#include <fastrtps/xmlparser/XMLProfileManager.h>
+#include <sched.h>
+#include <unistd.h>
 #include <fastdds/dds/domain/DomainParticipant.hpp>
 #include <fastdds/dds/domain/DomainParticipantFactory.hpp>
 #include <fastdds/dds/domain/DomainParticipantListener.hpp>
 #include <fastdds/dds/topic/Topic.hpp>
 #include <fastdds/dds/topic/TypeSupport.hpp>
-#include <fastrtps/xmlparser/XMLProfileManager.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -77,7 +77,8 @@ class Directory final : public dds::DomainParticipantListener {
       const Guid guid = guid_of(info.info.m_guid);
       if (guid == guid_of(self->guid())) return;
       const std::lock_guard lock(mutex_);
-      if (info.status == rtps::ParticipantDiscoveryInfo::REMOVED_PARTICIPANT || info.status == rtps::ParticipantDiscoveryInfo::DROPPED_PARTICIPANT) {
+      if (info.status == rtps::ParticipantDiscoveryInfo::REMOVED_PARTICIPANT ||
+          info.status == rtps::ParticipantDiscoveryInfo::DROPPED_PARTICIPANT) {
         participants_.erase(guid);
         std::erase_if(endpoints_, [&](const auto& of) { return of.second.participant == guid; });
         return;
@@ -88,14 +89,13 @@ class Directory final : public dds::DomainParticipantListener {
       for (auto at = info.info.m_properties.begin(); at != info.info.m_properties.end(); ++at) {
         const std::string name = at->first(), value = at->second();
         if (name == "__Hostname" || name == "fastdds.physical_data.host") participant.host = value;
-        if (name == "__Pid" || name == "fastdds.physical_data.process") std::from_chars(value.data(), value.data() + value.size(), participant.pid);
+        if (name == "__Pid" || name == "fastdds.physical_data.process")
+          std::from_chars(value.data(), value.data() + value.size(), participant.pid);
       }
-    } catch (...) {
-    }
+    } catch (...) {}
   }
 
-  template <typename Info>
-  void note(dds::DomainParticipant* self, const Info& info, bool gone, bool writes) {
+  template <typename Info> void note(dds::DomainParticipant* self, const Info& info, bool gone, bool writes) {
     try {
       const Guid guid = guid_of(info.guid());
       const Guid participant = participant_of(info.guid());
@@ -113,15 +113,16 @@ class Directory final : public dds::DomainParticipantListener {
       endpoint.type = info.typeName().c_str();
       endpoint.partitions.clear();
       for (const std::string& name : info.m_qos.m_partition.getNames()) endpoint.partitions.push_back(name);
-      endpoint.reliability = info.m_qos.m_reliability.kind == dds::RELIABLE_RELIABILITY_QOS ? Reliability::reliable : Reliability::best_effort;
-      endpoint.durability = info.m_qos.m_durability.kind == dds::VOLATILE_DURABILITY_QOS ? Durability::volatile_ : Durability::transient_local;
+      endpoint.reliability = info.m_qos.m_reliability.kind == dds::RELIABLE_RELIABILITY_QOS ? Reliability::reliable
+                                                                                            : Reliability::best_effort;
+      endpoint.durability = info.m_qos.m_durability.kind == dds::VOLATILE_DURABILITY_QOS ? Durability::volatile_
+                                                                                         : Durability::transient_local;
       const auto& data = info.m_qos.m_userData.data_vec();
       endpoint.user_data.assign(data.begin(), data.end());
       if (read_announcement(endpoint.user_data).fingerprint.empty()) return;
       if (ours_.size() >= most_remembered) ours_.clear();
       ours_.insert(prefix_of(guid));
-    } catch (...) {
-    }
+    } catch (...) {}
   }
   void on_publisher_discovery(dds::DomainParticipant* self, rtps::WriterDiscoveryInfo&& info) override {
     note(self, info.info, info.status == rtps::WriterDiscoveryInfo::REMOVED_WRITER, true);
@@ -133,11 +134,12 @@ class Directory final : public dds::DomainParticipantListener {
   std::mutex mutex_;
   std::map<Guid, Participant> participants_;
   std::map<Guid, Endpoint> endpoints_;
-  std::set<std::array<std::byte, 12>> ours_;   ///< participants, also those that have gone
+  std::set<std::array<std::byte, 12>> ours_;  ///< participants, also those that have gone
 };
 
-/// A participant's number in its process, from which its ports follow: the least that is free, again after others have gone. Fast DDS counts on
-/// for as long as the process lives, beyond the ports that peers look at and at last beyond 65535, where it ends the process.
+/// A participant's number in its process, from which its ports follow: the least that is free, again after others have
+/// gone. Fast DDS counts on for as long as the process lives, beyond the ports that peers look at and at last beyond
+/// 65535, where it ends the process.
 class Number {
  public:
   Number() {
@@ -183,7 +185,8 @@ class FastParticipant final : public ParticipantPort {
     std::string thrown;
     const auto create = [&] {
       try {
-        made->participant_ = made->factory_->create_participant(profile.domain, plan->qos, &made->directory_, dds::StatusMask::none());
+        made->participant_ =
+            made->factory_->create_participant(profile.domain, plan->qos, &made->directory_, dds::StatusMask::none());
       } catch (...) {
         thrown = text_of_exception();
       }
@@ -197,8 +200,11 @@ class FastParticipant final : public ParticipantPort {
         return open(profile, tries + 1);
       }
       if (!thrown.empty()) said += (said.empty() ? "" : "; ") + thrown;
-      return Error{"bus.open", "Fast DDS did not open a participant in domain " + std::to_string(profile.domain) + (said.empty() ? "" : ": " + said),
-                   profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them" : "'sonde doctor' looks at the machine"};
+      return Error{"bus.open",
+                   "Fast DDS did not open a participant in domain " + std::to_string(profile.domain) +
+                       (said.empty() ? "" : ": " + said),
+                   profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them"
+                                    : "'sonde doctor' looks at the machine"};
     }
     if (plan->group_port) made->group_ = std::make_unique<GroupLock>(plan->group_port);
     return std::unique_ptr<ParticipantPort>(std::move(made));
@@ -209,8 +215,7 @@ class FastParticipant final : public ParticipantPort {
     try {
       participant_->delete_contained_entities();
       factory_->delete_participant(participant_);
-    } catch (...) {
-    }
+    } catch (...) {}
   }
 
   Guid guid() const override { return guid_of(participant_->guid()); }
@@ -238,7 +243,8 @@ class FastParticipant final : public ParticipantPort {
       if (!plan) return plan.error();
       auto held = hold(topic, type);
       if (!held) return held.error();
-      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), sound(), [this, topic] { release(topic); });
+      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), sound(),
+                               [this, topic] { release(topic); });
       if (!made) return made.error();
       return std::unique_ptr<ReaderPort>(std::move(*made));
     } catch (...) {
@@ -246,7 +252,9 @@ class FastParticipant final : public ParticipantPort {
     }
   }
 
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<Waiter>(*participant_, spin_s_)); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override {
+    return std::unique_ptr<WaiterPort>(std::make_unique<Waiter>(*participant_, spin_s_));
+  }
 
  private:
   struct Held {
@@ -263,22 +271,29 @@ class FastParticipant final : public ParticipantPort {
 
   /// Of endpoints of this participant nobody tells.
   Matches::Known known() {
-    return [this](const Guid& guid) { return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.knows(guid); };
+    return [this](const Guid& guid) {
+      return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 ||
+             directory_.knows(guid);
+    };
   }
 
   /// Fast DDS sends key hashes with disposals, and so does Sonde.
   Matches::Known sound() {
     constexpr std::array vendor{std::byte{1}, std::byte{15}};
     return [this, vendor](const Guid& guid) {
-      return std::equal(vendor.begin(), vendor.end(), guid.bytes.begin()) || std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.is_ours(guid);
+      return std::equal(vendor.begin(), vendor.end(), guid.bytes.begin()) ||
+             std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 ||
+             directory_.is_ours(guid);
     };
   }
 
-  /// Fast DDS writes a server's files into the working folder. A thread may have one of its own, which those that it starts share.
+  /// Fast DDS writes a server's files into the working folder. A thread may have one of its own, which those that it
+  /// starts share.
   template <typename Create>
   static void in_folder(const std::string& folder, const Create& create, std::string& failed) {
     std::thread([&] {
-      if (unshare(CLONE_FS) != 0 || chdir(folder.c_str()) != 0) failed = "the backup folder " + folder + ": " + std::strerror(errno);
+      if (unshare(CLONE_FS) != 0 || chdir(folder.c_str()) != 0)
+        failed = "the backup folder " + folder + ": " + std::strerror(errno);
       else create();
     }).join();
   }
@@ -287,7 +302,8 @@ class FastParticipant final : public ParticipantPort {
   Result<dds::Topic*> hold(const std::string& name, const TypePtr& type) {
     const std::lock_guard lock(mutex_);
     const auto other = [&](const std::string& what) {
-      return Error{"bus.open", what + " is another structure in this participant already", "fastdds 2 has one of a name in each participant: open a second Bus for the other"};
+      return Error{"bus.open", what + " is another structure in this participant already",
+                   "fastdds 2 has one of a name in each participant: open a second Bus for the other"};
     };
     if (const auto at = topics_.find(name); at != topics_.end()) {
       if (!equal(*at->second.type, *type)) return other("the type " + type->name + " of the topic " + name);
@@ -304,7 +320,8 @@ class FastParticipant final : public ParticipantPort {
       }
       held.type = type;
     }
-    dds::Topic* const topic = participant_->create_topic(name, type->name, dds::TOPIC_QOS_DEFAULT, nullptr, dds::StatusMask::none());
+    dds::Topic* const topic =
+        participant_->create_topic(name, type->name, dds::TOPIC_QOS_DEFAULT, nullptr, dds::StatusMask::none());
     if (!topic) {
       if (!held.topics) forget_type(type->name);
       return Error{"bus.open", "Fast DDS did not take the topic " + name + ": " + last_words(), {}};
@@ -330,7 +347,7 @@ class FastParticipant final : public ParticipantPort {
   }
 
   std::unique_ptr<Number> number_;
-  std::unique_ptr<GroupLock> group_;   ///< of shared memory; the last to go
+  std::unique_ptr<GroupLock> group_;  ///< of shared memory; the last to go
   std::shared_ptr<dds::DomainParticipantFactory> factory_;
   Directory directory_;
   dds::DomainParticipant* participant_ = nullptr;
@@ -346,7 +363,8 @@ class FastParticipant final : public ParticipantPort {
 void settle() {
   static const bool once = [] {
     keep_words();
-    dds::DomainParticipantFactory::get_shared_instance()->load_profiles();  // now, so that nothing overwrites what follows
+    dds::DomainParticipantFactory::get_shared_instance()
+        ->load_profiles();  // now, so that nothing overwrites what follows
     // Within a process as between processes: what is measured here holds there, and what works here works there.
     eprosima::fastrtps::LibrarySettingsAttributes settings;
     settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
@@ -360,8 +378,12 @@ void settle() {
 
 Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile) {
   // Fast DDS would make a client of every simple participant, whatever the profile says.
-  if (const char* servers = std::getenv("ROS_DISCOVERY_SERVER"); servers && *servers && profile.discovery.kind != DiscoveryKind::server)
-    return Error{"bus.open", std::string("ROS_DISCOVERY_SERVER=") + servers + " turns Fast DDS' simple discovery into a client of that server", "unset it, or say <discovery kind=\"server\" servers=\"…\"/>"};
+  if (const char* servers = std::getenv("ROS_DISCOVERY_SERVER");
+      servers && *servers && profile.discovery.kind != DiscoveryKind::server)
+    return Error{"bus.open",
+                 std::string("ROS_DISCOVERY_SERVER=") + servers +
+                     " turns Fast DDS' simple discovery into a client of that server",
+                 "unset it, or say <discovery kind=\"server\" servers=\"…\"/>"};
   settle();
   if (profile.transport.kind == TransportKind::shared_memory) clean();
   return FastParticipant::open(profile);

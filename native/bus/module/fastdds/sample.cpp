@@ -27,7 +27,8 @@ void set_handle(InstanceHandle_t& handle, Bytes key, bool hash) {
     for (std::size_t k = 0; k < handle_bytes; ++k) handle.value[k] = md5.digest[k];
     return;
   }
-  for (std::size_t k = 0; k < handle_bytes; ++k) handle.value[k] = k < key.size() ? std::to_integer<unsigned char>(key[k]) : 0;
+  for (std::size_t k = 0; k < handle_bytes; ++k)
+    handle.value[k] = k < key.size() ? std::to_integer<unsigned char>(key[k]) : 0;
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace sonde::bus::fastdds {
 
-/// What TopicDataType calls "data". Of a writer: two views. Of a reader that takes: a copy of its own, reused. Of Fast DDS itself, which asks
-/// for a key and forgets: a view.
+/// What TopicDataType calls "data". Of a writer: two views. Of a reader that takes: a copy of its own, reused. Of Fast
+/// DDS itself, which asks for a key and forgets: a view.
 struct Sample {
   Bytes payload, key;
   std::vector<std::byte> held;
@@ -36,24 +36,24 @@ class PayloadType final : public eprosima::fastdds::dds::TopicDataType {
  private:
   TypePtr type_;
   Checker checker_;
-  bool hashes_ = false;   ///< the key can be longer than an instance handle
+  bool hashes_ = false;  ///< the key can be longer than an instance handle
 };
 
-/// What a reader gives back the key fields of a disposed instance by: the handle itself, or, where that is a hash, what was seen under it.
-/// Owner-thread.
+/// What a reader gives back the key fields of a disposed instance by: the handle itself, or, where that is a hash, what
+/// was seen under it. Owner-thread.
 class Keys {
  public:
   /// `hashed`: handles are hashes whatever the key's length, as with security.
   Keys(TypePtr type, bool hashed);
   void saw(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, Bytes payload);
-  /// Empty: a hash of a key that was never seen. Not `sound` are handles of disposals of others than Fast DDS and Sonde: where all that they
-  /// carry is the key, and its payload has 16 bytes at most, Fast DDS makes the handle of that, encapsulation and all; and Cyclone DDS hashes
-  /// no key that happens to be short.
+  /// Empty: a hash of a key that was never seen. Not `sound` are handles of disposals of others than Fast DDS and
+  /// Sonde: where all that they carry is the key, and its payload has 16 bytes at most, Fast DDS makes the handle of
+  /// that, encapsulation and all; and Cyclone DDS hashes no key that happens to be short.
   std::vector<std::byte> payload_of(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, bool sound) const;
 
  private:
   TypePtr type_;
-  std::optional<Checker> checker_;   ///< where keys are hashed
+  std::optional<Checker> checker_;  ///< where keys are hashed
   bool may_be_short_ = true;
   std::map<eprosima::fastrtps::rtps::InstanceHandle_t, std::vector<std::byte>> seen_;
 };

@@ -27,12 +27,15 @@ bool is_group(std::string_view name) {
   return port >= 7400 && (port - 7400) % 250 == 0;
 }
 
-bool is_lock(std::string_view name) { return name.starts_with(prefix) && (name.ends_with("_el") || name.ends_with("_sl")); }
+bool is_lock(std::string_view name) {
+  return name.starts_with(prefix) && (name.ends_with("_el") || name.ends_with("_sl"));
+}
 
 double age_of(const struct stat& file) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec - file.st_ctim.tv_sec) + static_cast<double>(now.tv_nsec - file.st_ctim.tv_nsec) * 1e-9;
+  return static_cast<double>(now.tv_sec - file.st_ctim.tv_sec) +
+         static_cast<double>(now.tv_nsec - file.st_ctim.tv_nsec) * 1e-9;
 }
 
 std::size_t removed(const std::filesystem::path& path) { return unlink(path.c_str()) == 0 ? 1 : 0; }
@@ -49,11 +52,13 @@ std::size_t remove_all(const std::filesystem::path& in, const std::string& name,
 std::set<std::string> mapped_names() {
   std::set<std::string> names;
   std::error_code failed;
-  for (auto at = std::filesystem::directory_iterator("/proc", failed); !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
+  for (auto at = std::filesystem::directory_iterator("/proc", failed);
+       !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
     if (at->path().filename().string().find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream maps(at->path() / "maps");
     for (std::string line; std::getline(maps, line);)
-      if (const auto found = line.find(prefix); found != std::string::npos) names.insert(line.substr(found, line.find(' ', found) - found));
+      if (const auto found = line.find(prefix); found != std::string::npos)
+        names.insert(line.substr(found, line.find(' ', found) - found));
   }
   return names;
 }
@@ -64,11 +69,13 @@ Cleaned clean(double age_s, const std::string& folder) {
   const std::filesystem::path in(folder);
   std::set<std::string> locks, subjects;  // what is or was locked: segments and ports
   std::error_code failed;
-  for (auto at = std::filesystem::directory_iterator(folder, failed); !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
+  for (auto at = std::filesystem::directory_iterator(folder, failed);
+       !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
     const std::string name = at->path().filename().string();
     if (is_lock(name)) locks.insert(name);
     else if (name.starts_with(prefix)) subjects.insert(name);
-    else if (name.starts_with("sem.fastrtps_port") && name.ends_with("_mutex")) subjects.insert(name.substr(4, name.size() - 4 - 6));
+    else if (name.starts_with("sem.fastrtps_port") && name.ends_with("_mutex"))
+      subjects.insert(name.substr(4, name.size() - 4 - 6));
   }
   std::size_t files = 0, young = 0;
   std::set<std::string> doubtful;
@@ -78,7 +85,8 @@ Cleaned clean(double age_s, const std::string& folder) {
     const int fd = open((in / lock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
     struct stat opened{}, named{};
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && stat((in / lock).c_str(), &named) == 0 && opened.st_ino == named.st_ino) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && stat((in / lock).c_str(), &named) == 0 &&
+        opened.st_ino == named.st_ino) {
       if (age_of(opened) < age_s) ++young;
       else if (lock.ends_with("_el")) files += remove_all(in, of, lock);
       else doubtful.insert(lock);
@@ -108,13 +116,16 @@ Cleaned clean(double age_s, const std::string& folder) {
   return {files, young};
 }
 
-GroupLock::GroupLock(std::uint32_t group_port, const std::string& folder) : path_(folder + "/" + std::string(port_prefix) + std::to_string(group_port) + "_sl") {
+GroupLock::GroupLock(std::uint32_t group_port, const std::string& folder)
+    : path_(folder + "/" + std::string(port_prefix) + std::to_string(group_port) + "_sl") {
   for (int tries = 0; tries < 100 && fd_ < 0; ++tries) {
     fd_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd_ < 0) return;
     struct stat opened{}, named{};
     // Somebody may look whether it is locked by locking it, or remove it meanwhile.
-    if (flock(fd_, LOCK_SH) == 0 && fstat(fd_, &opened) == 0 && stat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino) return;
+    if (flock(fd_, LOCK_SH) == 0 && fstat(fd_, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
+        opened.st_ino == named.st_ino)
+      return;
     close(fd_);
     fd_ = -1;
   }

@@ -8,19 +8,20 @@
 namespace sonde::bus::fastdds {
 
 struct Cleaned {
-  std::size_t files = 0;   ///< removed
-  std::size_t young = 0;   ///< left because of their age
+  std::size_t files = 0;  ///< removed
+  std::size_t young = 0;  ///< left because of their age
 };
 /// Removes segments and ports of the dead. Fast DDS keeps a lock file beside each, locked by flock() for
-/// as long as its owner lives: fastrtps_…_el of one owner, _sl of a port with several. What has an _el that can be locked goes; so does a
-/// port of one owner without a lock file: some sender, who has it mapped, outlived the owner. A domain's common port, and a named mutex
-/// without a port, go where nobody locks them and no process has them mapped. What is younger than `age_s` is left, since files are made
-/// before they are locked. Files of data sharing (fast_datasharing_…) have no lock and are not made by this module: they are left.
+/// as long as its owner lives: fastrtps_…_el of one owner, _sl of a port with several. What has an _el that can be
+/// locked goes; so does a port of one owner without a lock file: some sender, who has it mapped, outlived the owner. A
+/// domain's common port, and a named mutex without a port, go where nobody locks them and no process has them mapped.
+/// What is younger than `age_s` is left, since files are made before they are locked. Files of data sharing
+/// (fast_datasharing_…) have no lock and are not made by this module: they are left.
 Cleaned clean(double age_s = 0.1, const std::string& folder = "/dev/shm");
 
-/// Holds the port that all participants of a domain listen at. Fast DDS 2 lets its first listener alone lock it; when that one is gone, the
-/// next participant to come takes the port for a dead one's, makes another, and those that are there and those that come never hear each
-/// other. So each participant locks it, for as long as it lives.
+/// Holds the port that all participants of a domain listen at. Fast DDS 2 lets its first listener alone lock it; when
+/// that one is gone, the next participant to come takes the port for a dead one's, makes another, and those that are
+/// there and those that come never hear each other. So each participant locks it, for as long as it lives.
 class GroupLock {
  public:
   /// After Fast DDS has opened the port.

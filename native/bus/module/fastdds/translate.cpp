@@ -30,19 +30,23 @@ using rtps::Locator_t;
 
 /// Ports as DDSI-RTPS 2.2, 9.6.1 has them.
 constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, discovery_offset = 10, data_offset = 11;
-constexpr unsigned indices = 120;            ///< participants of one host that simple discovery without groups asks
+constexpr unsigned indices = 120;  ///< participants of one host that simple discovery without groups asks
 constexpr unsigned default_server_port = 11811;
-/// Of UDP sockets where the profile says nothing: the kernel's own 208 KiB overflow when 40 participants announce themselves at once. What
-/// the system does not grant is a smaller buffer, not an error. To send, the kernel's own are best: on loopback they hold a writer up while
-/// its reader has not read, and after as many bytes a reliable writer asks what has arrived. With 4 MiB it overruns the reader instead.
+/// Of UDP sockets where the profile says nothing: the kernel's own 208 KiB overflow when 40 participants announce
+/// themselves at once. What the system does not grant is a smaller buffer, not an error. To send, the kernel's own are
+/// best: on loopback they hold a writer up while its reader has not read, and after as many bytes a reliable writer
+/// asks what has arrived. With 4 MiB it overruns the reader instead.
 constexpr std::uint32_t receive_bytes = 4u << 20;
-/// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it is there.
+/// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it
+/// is there.
 constexpr std::uint32_t segment_bytes = 2u << 20;
-/// Messages that wait at a port, and that a participant has under way. What comes beyond is lost and sent again: with Fast DDS' own 512 a
-/// writer of small samples, who may have 5000 under way, does that all the time.
+/// Messages that wait at a port, and that a participant has under way. What comes beyond is lost and sent again: with
+/// Fast DDS' own 512 a writer of small samples, who may have 5000 under way, does that all the time.
 constexpr std::uint32_t queue_messages = 4096, port_bytes = queue_messages * 16 + (64u << 10);
 
-unsigned discovery_port(std::uint32_t domain, unsigned index) { return port_base + domain_gain * domain + discovery_offset + participant_gain * index; }
+unsigned discovery_port(std::uint32_t domain, unsigned index) {
+  return port_base + domain_gain * domain + discovery_offset + participant_gain * index;
+}
 unsigned last_index(std::uint32_t domain) {
   return std::min(indices - 1, (65535 - (port_base + domain_gain * domain + data_offset)) / participant_gain);
 }
@@ -68,8 +72,9 @@ Locator_t locator(TransportKind kind, const std::string& address, std::uint32_t 
   return out;
 }
 
-/// Ports of shared memory. Senders go on writing into the port of a killed process after a successor has taken its number, and that one is
-/// never heard: so nobody takes the first free numbers, but each its own, as far as the domain leaves some. The group's stays.
+/// Ports of shared memory. Senders go on writing into the port of a killed process after a successor has taken its
+/// number, and that one is never heard: so nobody takes the first free numbers, but each its own, as far as the domain
+/// leaves some. The group's stays.
 void scatter(std::uint32_t domain, unsigned number, rtps::PortParameters& ports) {
   const unsigned group = port_base + domain_gain * domain;
   const unsigned pairs = std::max((65535 - group - data_offset) / participant_gain, number + 2) - number - 1;
@@ -77,8 +82,8 @@ void scatter(std::uint32_t domain, unsigned number, rtps::PortParameters& ports)
   ports.offsetd3 = static_cast<std::uint16_t>(ports.offsetd1 + 1);
 }
 
-/// Of a server, so that clients need its address alone; with the domain, since a server of Fast DDS 2 does not ask for it and those that
-/// expect another prefix do not listen to it.
+/// Of a server, so that clients need its address alone; with the domain, since a server of Fast DDS 2 does not ask for
+/// it and those that expect another prefix do not listen to it.
 rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& address, bool v6, std::uint16_t port) {
   rtps::GuidPrefix_t prefix;
   unsigned char bytes[16] = {};
@@ -119,11 +124,14 @@ bool is_free(TransportKind kind, const std::string& address, std::uint16_t port)
 }
 
 Error taken(const std::string& address, std::uint16_t port) {
-  return {"bus.open", "the port " + std::to_string(port) + " of " + address + " is taken", "choose another; 'ss -lnp' says who has it"};
+  return {"bus.open", "the port " + std::to_string(port) + " of " + address + " is taken",
+          "choose another; 'ss -lnp' says who has it"};
 }
 
 /// A peer or server of the profile as an address of the transport's kind.
-Result<std::string> resolved(const Peer& peer, TransportKind kind) { return address_of(peer, kind == TransportKind::udp6); }
+Result<std::string> resolved(const Peer& peer, TransportKind kind) {
+  return address_of(peer, kind == TransportKind::udp6);
+}
 
 Result<void> add_transport(const Profile& profile, const std::vector<Address>& addresses, ParticipantPlan& plan) {
   const Transport& transport = profile.transport;
@@ -165,7 +173,8 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
   return {};
 }
 
-Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, unsigned number, ParticipantPlan& plan) {
+Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, unsigned number,
+                           ParticipantPlan& plan) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
   const TransportKind kind = transport.kind;
@@ -174,29 +183,35 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   auto& builtin = wire.builtin;
   auto& config = builtin.discovery_config;
   config.leaseDuration = duration(discovery.lease_s);
-  config.leaseDuration_announcementperiod = duration(discovery.announce_s > 0 ? discovery.announce_s : std::min(3.0, discovery.lease_s / 3));
+  config.leaseDuration_announcementperiod =
+      duration(discovery.announce_s > 0 ? discovery.announce_s : std::min(3.0, discovery.lease_s / 3));
 
   const unsigned last = last_index(profile.domain);
   // Fast DDS joins IPv6 groups by the address's scope, and ::1 has none: no group reaches it.
   const bool deaf = v6 && only_loopback(addresses);
   if (deaf && transport.multicast == Multicast::all)
-    return Error{"bus.unsupported", "fastdds 2 has no groups on IPv6's loopback; asked for: multicast=\"all\"", "leave multicast out, or take kind=\"udp4\""};
+    return Error{"bus.unsupported", "fastdds 2 has no groups on IPv6's loopback; asked for: multicast=\"all\"",
+                 "leave multicast out, or take kind=\"udp4\""};
   const bool announced = discovery.kind == DiscoveryKind::simple && transport.multicast != Multicast::none && !deaf;
   if (kind == TransportKind::shared_memory) {
     if (discovery.kind != DiscoveryKind::simple)
-      return Error{"bus.unsupported", "fastdds 2 over shared memory finds its peers by simple discovery; asked for: peers or a server", "leave <discovery> out, or take kind=\"udp4\""};
+      return Error{"bus.unsupported",
+                   "fastdds 2 over shared memory finds its peers by simple discovery; asked for: peers or a server",
+                   "leave <discovery> out, or take kind=\"udp4\""};
     scatter(profile.domain, number, wire.port);
     plan.group_port = port_base + domain_gain * profile.domain;
     const std::uint64_t needed = clamped(transport.send_buffer_bytes, segment_bytes) + 3 * port_bytes;
     if (room() < needed)
-      return Error{"bus.open", "/dev/shm has " + std::to_string(room()) + " B free, and a participant needs " + std::to_string(needed),
-                   "give it more room, or a smaller send-buffer; what killed processes left there has been removed already"};
+      return Error{
+          "bus.open",
+          "/dev/shm has " + std::to_string(room()) + " B free, and a participant needs " + std::to_string(needed),
+          "give it more room, or a smaller send-buffer; what killed processes left there has been removed already"};
     return {};
   }
-  if (!announced)
-    builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
+  if (!announced) builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
   if (transport.multicast == Multicast::all)
-    wire.default_multicast_locator_list.push_back(locator(kind, v6 ? "ff1e::ffff:efff:1" : "239.255.0.1", port_base + domain_gain * profile.domain + 1));
+    wire.default_multicast_locator_list.push_back(
+        locator(kind, v6 ? "ff1e::ffff:efff:1" : "239.255.0.1", port_base + domain_gain * profile.domain + 1));
 
   switch (discovery.kind) {
     case DiscoveryKind::simple:
@@ -204,7 +219,8 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
       // Without groups, simple discovery is asking every port of this machine.
       if (!announced)
         for (const Address& address : addresses)
-          for (unsigned k = 0; k <= last; ++k) builtin.initialPeersList.push_back(locator(kind, address.address, discovery_port(profile.domain, k)));
+          for (unsigned k = 0; k <= last; ++k)
+            builtin.initialPeersList.push_back(locator(kind, address.address, discovery_port(profile.domain, k)));
       break;
     case DiscoveryKind::peers:
       config.discoveryProtocol = rtps::DiscoveryProtocol_t::SIMPLE;
@@ -214,11 +230,12 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
         auto address = resolved(*peer, kind);
         if (!address) return address.error();
         const unsigned count = std::min(std::max(peer->number, 1u), last + 1);
-        for (unsigned k = 0; k < count; ++k) builtin.initialPeersList.push_back(locator(kind, *address, discovery_port(profile.domain, k)));
+        for (unsigned k = 0; k < count; ++k)
+          builtin.initialPeersList.push_back(locator(kind, *address, discovery_port(profile.domain, k)));
       }
       break;
     case DiscoveryKind::server: {
-      config.discoveryProtocol = !discovery.serve          ? rtps::DiscoveryProtocol_t::CLIENT
+      config.discoveryProtocol = !discovery.serve           ? rtps::DiscoveryProtocol_t::CLIENT
                                  : discovery.backup.empty() ? rtps::DiscoveryProtocol_t::SERVER
                                                             : rtps::DiscoveryProtocol_t::BACKUP;
       for (std::size_t k = 0; k < discovery.servers.size(); ++k) {
@@ -245,7 +262,9 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
         std::error_code failed;
         plan.folder = std::filesystem::absolute(discovery.backup, failed).string();
         if (!failed) std::filesystem::create_directories(plan.folder, failed);
-        if (failed) return Error{"bus.open", "the backup folder '" + discovery.backup + "' cannot be made: " + failed.message(), "name a folder that may be written to"};
+        if (failed)
+          return Error{"bus.open", "the backup folder '" + discovery.backup + "' cannot be made: " + failed.message(),
+                       "name a folder that may be written to"};
       }
       break;
     }
@@ -268,7 +287,8 @@ Result<void> add_security(const Security& security, dds::DomainParticipantQos& q
   };
   for (const auto& [name, path] : files) {
     if (access(path->c_str(), R_OK) != 0)
-      return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read", "sonde bus keys makes all six files"};
+      return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read",
+                   "sonde bus keys makes all six files"};
     properties.emplace_back(name, "file://" + *path);
   }
   return {};
@@ -288,12 +308,14 @@ dds::LivelinessQosPolicyKind kind_of(Liveliness kind) {
   return dds::AUTOMATIC_LIVELINESS_QOS;
 }
 
-/// Fast DDS wants room for max_instances times max_samples_per_instance where a topic has keys, multiplies both, and adds those of a topic's
-/// endpoints, in 32 bits. So with keys a bound is each instance's, and there are as many instances as 32 bits leave.
+/// Fast DDS wants room for max_instances times max_samples_per_instance where a topic has keys, multiplies both, and
+/// adds those of a topic's endpoints, in 32 bits. So with keys a bound is each instance's, and there are as many
+/// instances as 32 bits leave.
 void set_history(const Qos& qos, bool keyed, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
   constexpr std::uint32_t default_samples = 5000, allocated = 100, most_samples = 1 << 22;
   const bool all = qos.history == History::keep_all;
-  const std::uint32_t bound = std::min(all ? (qos.max_samples ? qos.max_samples : default_samples) : std::max(qos.depth, 1u), most_samples);
+  const std::uint32_t bound =
+      std::min(all ? (qos.max_samples ? qos.max_samples : default_samples) : std::max(qos.depth, 1u), most_samples);
   history.kind = all ? dds::KEEP_ALL_HISTORY_QOS : dds::KEEP_LAST_HISTORY_QOS;
   if (!all) history.depth = static_cast<std::int32_t>(bound);
   limits.max_samples_per_instance = static_cast<std::int32_t>(bound);
@@ -303,16 +325,18 @@ void set_history(const Qos& qos, bool keyed, dds::HistoryQosPolicy& history, dds
 }
 
 /// What writers and readers have in common.
-template <typename Into>
-void set_common(const Qos& qos, bool keyed, Into& into) {
-  into.reliability().kind = qos.reliability == Reliability::reliable ? dds::RELIABLE_RELIABILITY_QOS : dds::BEST_EFFORT_RELIABILITY_QOS;
-  into.durability().kind = qos.durability == Durability::transient_local ? dds::TRANSIENT_LOCAL_DURABILITY_QOS : dds::VOLATILE_DURABILITY_QOS;
+template <typename Into> void set_common(const Qos& qos, bool keyed, Into& into) {
+  into.reliability().kind =
+      qos.reliability == Reliability::reliable ? dds::RELIABLE_RELIABILITY_QOS : dds::BEST_EFFORT_RELIABILITY_QOS;
+  into.durability().kind = qos.durability == Durability::transient_local ? dds::TRANSIENT_LOCAL_DURABILITY_QOS
+                                                                         : dds::VOLATILE_DURABILITY_QOS;
   into.deadline().period = duration(qos.deadline_s);
   into.lifespan().duration = duration(qos.lifespan_s);
   into.liveliness().kind = kind_of(qos.liveliness);
   into.liveliness().lease_duration = duration(qos.lease_s);
   if (qos.lease_s != forever) into.liveliness().announcement_period = duration(qos.lease_s * 0.3);
-  into.ownership().kind = qos.ownership == Ownership::exclusive ? dds::EXCLUSIVE_OWNERSHIP_QOS : dds::SHARED_OWNERSHIP_QOS;
+  into.ownership().kind =
+      qos.ownership == Ownership::exclusive ? dds::EXCLUSIVE_OWNERSHIP_QOS : dds::SHARED_OWNERSHIP_QOS;
   set_user_data(qos.user_data, into.user_data());
   set_history(qos, keyed, into.history(), into.resource_limits());
   into.data_sharing().off();
@@ -322,7 +346,9 @@ void set_common(const Qos& qos, bool keyed, Into& into) {
 
 Result<void> possible(const Qos& qos) {
   if (qos.ownership == Ownership::exclusive && qos.strength < 0)
-    return Error{"bus.unsupported", "fastdds 2 compares strengths as numbers without a sign; asked for: " + std::to_string(qos.strength), "take strengths of 0 and more"};
+    return Error{"bus.unsupported",
+                 "fastdds 2 compares strengths as numbers without a sign; asked for: " + std::to_string(qos.strength),
+                 "take strengths of 0 and more"};
   return {};
 }
 
@@ -353,7 +379,10 @@ std::string policy_name(dds::QosPolicyId_t id) {
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number) {
   // Fast DDS ends the process where its ports leave 16 bits.
   if (number > last_index(profile.domain))
-    return Error{"bus.open", "domain " + std::to_string(profile.domain) + " has ports for " + std::to_string(last_index(profile.domain) + 1) + " participants of one process, and this is number " + std::to_string(number + 1) + "",
+    return Error{"bus.open",
+                 "domain " + std::to_string(profile.domain) + " has ports for " +
+                     std::to_string(last_index(profile.domain) + 1) +
+                     " participants of one process, and this is number " + std::to_string(number + 1) + "",
                  "close some, or take a domain below 200"};
   ParticipantPlan plan;
   plan.qos.wire_protocol().participant_id = static_cast<std::int32_t>(number);
@@ -381,7 +410,8 @@ Result<WriterPlan> plan_writer(const Qos& qos, bool keyed) {
   plan.writer.ownership_strength().value = static_cast<std::uint32_t>(qos.strength);
   plan.writer.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
   plan.max_blocking_s = qos.max_blocking_s;
-  // With a deadline Fast DDS would stop to look for missed ones when it forgets an instance; and who gives up an instance gives up its ownership.
+  // With a deadline Fast DDS would stop to look for missed ones when it forgets an instance; and who gives up an
+  // instance gives up its ownership.
   plan.gives_up = qos.deadline_s == forever && qos.ownership == Ownership::shared;
   plan.writer.writer_data_lifecycle().autodispose_unregistered_instances = true;
   // A lost last sample is noticed by the next heartbeat: every 3 s by default.

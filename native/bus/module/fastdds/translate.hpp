@@ -17,23 +17,24 @@ namespace rtps = eprosima::fastrtps::rtps;
 
 struct ParticipantPlan {
   dds::DomainParticipantQos qos;
-  std::uint16_t port = 0;       ///< a server's; 0: none
-  std::uint32_t group_port = 0; ///< of shared memory, that all of the domain listen at; 0: none
-  std::string folder;           ///< where a server writes what it goes on from; empty: nowhere
+  std::uint16_t port = 0;        ///< a server's; 0: none
+  std::uint32_t group_port = 0;  ///< of shared memory, that all of the domain listen at; 0: none
+  std::string folder;            ///< where a server writes what it goes on from; empty: nowhere
 };
 
 /// `number`: the participant's, in this process. Errors: those of network.hpp, bus.open (a port that is taken,
 /// a security file that cannot be read, ports that the domain has not).
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number);
 
-/// What Fast DDS may wait for place at once: it can say timeout early, and waits anew when it is asked again. How long in all is the Writer's.
+/// What Fast DDS may wait for place at once: it can say timeout early, and waits anew when it is asked again. How long
+/// in all is the Writer's.
 inline constexpr double wait_piece_s = 0.1;
 
 struct WriterPlan {
   dds::PublisherQos publisher;
   dds::DataWriterQos writer;
   double max_blocking_s = 0;
-  bool gives_up = false;        ///< instances that are disposed of
+  bool gives_up = false;  ///< instances that are disposed of
 };
 struct ReaderPlan {
   dds::SubscriberQos subscriber;

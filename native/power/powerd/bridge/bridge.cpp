@@ -29,10 +29,10 @@ namespace sonde::power::bridge {
 
 namespace {
 
-constexpr std::string_view mark = "sonde-mqtt-bridge";   ///< user data of writers whose samples came from MQTT
-constexpr std::uint32_t least_depth = 1024;              ///< that readers hold: a broker that is slow for a moment costs nothing
+constexpr std::string_view mark = "sonde-mqtt-bridge";  ///< user data of writers whose samples came from MQTT
+constexpr std::uint32_t least_depth = 1024;  ///< that readers hold: a broker that is slow for a moment costs nothing
 constexpr std::size_t batch = 256, most_writers = 65536, most_alive = 65536;
-constexpr double held_back_s = 2e-3;                     ///< at most; a turn that is over sends at once
+constexpr double held_back_s = 2e-3;  ///< at most; a turn that is over sends at once
 constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, held_s = 5, rebirth_s = 1;
 
 std::int64_t wall_ns() {
@@ -45,17 +45,26 @@ bool loopback(const std::string& host) { return host == "localhost" || host == "
 
 std::string file_name(std::string_view name) {
   std::string out;
-  for (const char c : name) out += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ? c : '_';
+  for (const char c : name)
+    out +=
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.'
+            ? c
+            : '_';
   return out;
 }
 
 Result<std::string> first_line(const std::string& path) {
   struct stat about{};
-  if (::stat(path.c_str(), &about) != 0) return Error{"bridge.no_file", "the password file " + path + ": " + std::strerror(errno), "[mqtt-bridge] password_file names a file with the password in its first line"};
-  if (about.st_mode & 0007) return Error{"bridge.open_password", "the password file " + path + " can be read by everybody", "chmod o= " + path};
+  if (::stat(path.c_str(), &about) != 0)
+    return Error{"bridge.no_file", "the password file " + path + ": " + std::strerror(errno),
+                 "[mqtt-bridge] password_file names a file with the password in its first line"};
+  if (about.st_mode & 0007)
+    return Error{"bridge.open_password", "the password file " + path + " can be read by everybody", "chmod o= " + path};
   std::ifstream in(path);
   std::string line;
-  if (!std::getline(in, line)) return Error{"bridge.no_file", "the password file " + path + " is empty or cannot be read", "its first line is the password"};
+  if (!std::getline(in, line))
+    return Error{"bridge.no_file", "the password file " + path + " is empty or cannot be read",
+                 "its first line is the password"};
   if (!line.empty() && line.back() == '\r') line.pop_back();
   return line;
 }
@@ -72,7 +81,9 @@ Result<void> Bridge::topics(const Config& config) {
       bool any = false;
       for (const auto& name : names) any = any || bus::fits(plain, name);
       if (!any)
-        return Error{"bridge.unknown_topic", "no topic of the bus profile is called " + shown(plain) + nearest(plain, names), "[mqtt-bridge] to_mqtt and from_mqtt name its topics: " + joined(names)};
+        return Error{"bridge.unknown_topic",
+                     "no topic of the bus profile is called " + shown(plain) + nearest(plain, names),
+                     "[mqtt-bridge] to_mqtt and from_mqtt name its topics: " + joined(names)};
     }
   for (const auto& [name, declares] : declared) {
     Topic topic;
@@ -108,7 +119,9 @@ Result<void> Bridge::topics(const Config& config) {
     }
     topics_.push_back(std::move(topic));
   }
-  if (topics_.empty() && !config.bridge.requests) return Error{"bridge.no_topics", "no topic is to be carried, and no request", "set to_mqtt, from_mqtt or requests in [mqtt-bridge]"};
+  if (topics_.empty() && !config.bridge.requests)
+    return Error{"bridge.no_topics", "no topic is to be carried, and no request",
+                 "set to_mqtt, from_mqtt or requests in [mqtt-bridge]"};
   return {};
 }
 
@@ -118,19 +131,25 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   b.config_ = config.bridge;
   b.cluster_ = config.cluster;
   b.name_ = name;
-  b.naming_ = b.config_.naming == "examon" ? Naming::examon : b.config_.naming == "sparkplug" ? Naming::sparkplug : Naming::sonde;
+  b.naming_ = b.config_.naming == "examon"      ? Naming::examon
+              : b.config_.naming == "sparkplug" ? Naming::sparkplug
+                                                : Naming::sonde;
   const std::string& prefix = b.config_.prefix;
-  if (prefix.empty() || prefix.find_first_of(std::string_view("+#\0", 3)) != std::string::npos || prefix.front() == '$' || prefix.front() == '/' || prefix.back() == '/')
-    return Error{"bridge.bad_prefix", "the prefix is " + shown(prefix), "1 to 255 characters, none of them '+' or '#', no '$' or '/' at its beginning, no '/' at its end"};
+  if (prefix.empty() || prefix.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
+      prefix.front() == '$' || prefix.front() == '/' || prefix.back() == '/')
+    return Error{"bridge.bad_prefix", "the prefix is " + shown(prefix),
+                 "1 to 255 characters, none of them '+' or '#', no '$' or '/' at its beginning, no '/' at its end"};
   b.status_topic_ = prefix + "/bridge/";
   append_level(name, b.status_topic_);
 
   LinkOptions options;
   const auto colon = b.config_.broker.rfind(':');
-  if (colon == std::string::npos || !number(std::string_view(b.config_.broker).substr(colon + 1), options.port) || !options.port)
+  if (colon == std::string::npos || !number(std::string_view(b.config_.broker).substr(colon + 1), options.port) ||
+      !options.port)
     return Error{"bridge.bad_broker", "the broker is " + shown(b.config_.broker), "HOST:PORT, like 127.0.0.1:1883"};
   options.host = b.config_.broker.substr(0, colon);
-  if (options.host.size() > 2 && options.host.front() == '[' && options.host.back() == ']') options.host = options.host.substr(1, options.host.size() - 2);
+  if (options.host.size() > 2 && options.host.front() == '[' && options.host.back() == ']')
+    options.host = options.host.substr(1, options.host.size() - 2);
   options.user = b.config_.user;
   options.ca = b.config_.ca;
   options.certificate = b.config_.certificate;
@@ -141,7 +160,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     if (!password) return password.error();
     options.password = std::move(*password);
     if (options.ca.empty() && !loopback(options.host))
-      return Error{"bridge.plain_password", "the password would travel to " + options.host + " in the clear", "set `ca` in [mqtt-bridge]: then the bridge speaks TLS"};
+      return Error{"bridge.plain_password", "the password would travel to " + options.host + " in the clear",
+                   "set `ca` in [mqtt-bridge]: then the bridge speaks TLS"};
   }
 
   auto bus = open_bus(config, "mqtt-bridge-" + name);
@@ -154,7 +174,9 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   // Sparkplug's state is one of a session that begins anew; what comes in by the way of sonde still has to be kept.
   options.clean = b.by_mqtt_.empty();
   b.wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (b.wake_fd_ < 0) return Error{"bridge.state", std::string("no eventfd: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"};
+  if (b.wake_fd_ < 0)
+    return Error{"bridge.state", std::string("no eventfd: ") + std::strerror(errno),
+                 "let it have more descriptors: ulimit -n"};
 
   std::error_code failed;
   std::filesystem::create_directories(b.config_.state, failed);
@@ -164,7 +186,9 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   b.store_ = std::move(*store);
   std::string why;
   b.seen_ = Seen::open(base + ".seen", why);
-  if (!why.empty()) b.open_troubles_.push_back({"bridge.state", "which messages have come is kept in memory alone: " + why, "after a kill -9 some may come twice"});
+  if (!why.empty())
+    b.open_troubles_.push_back({"bridge.state", "which messages have come is kept in memory alone: " + why,
+                                "after a kill -9 some may come twice"});
   if (b.naming_ == Naming::sparkplug) {
     b.sparkplug_ = std::make_unique<Sparkplug>(config.cluster, name);
     // The births of a bridge that was killed and those of the next must differ from each other.
@@ -174,9 +198,11 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     std::ofstream(path) << b.bd_seq_ << "\n";
   }
   if (b.config_.requests) {
-    const bool credentials = (!b.config_.user.empty() && !b.config_.password_file.empty()) || !b.config_.certificate.empty();
+    const bool credentials =
+        (!b.config_.user.empty() && !b.config_.password_file.empty()) || !b.config_.certificate.empty();
     const bool secured = b.bus_->profile().security.has_value();
-    const std::string why_not = !secured ? "the bus profile has no <security>" : "the broker is used without credentials";
+    const std::string why_not =
+        !secured ? "the bus profile has no <security>" : "the broker is used without credentials";
     b.requests_ = Requests::open(b.bus_, prefix, secured && credentials, why_not, [&b] { b.wake(); }, b.open_troubles_);
   }
 
@@ -197,7 +223,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   handlers.refused = [&b](const std::string& filter, const Error& error) { b.not_subscribed(filter, error); };
   handlers.subscribed = [&b](bool present) { b.subscribed(present); };
   handlers.lost = [&b](const Error& error) {
-    if (b.online_.exchange(false)) event(JsonLine().add("event", "disconnected").add("code", error.code).add("what", error.what));
+    if (b.online_.exchange(false))
+      event(JsonLine().add("event", "disconnected").add("code", error.code).add("what", error.what));
     b.trouble(error, "");
   };
   handlers.message = [&b](const Received& message) { b.received(message); };
@@ -206,7 +233,10 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
       if (std::exchange(topic.held_back, false)) topic.writer->flush();
   };
   handlers.acknowledged = [&b](int number, bool taken, const std::string& why_not) {
-    if (!taken) b.trouble({"bridge.not_taken", "the broker does not take a message: " + why_not, "its access lists must let this user write"}, "");
+    if (!taken)
+      b.trouble({"bridge.not_taken", "the broker does not take a message: " + why_not,
+                 "its access lists must let this user write"},
+                "");
     b.counters_.acknowledged += taken;
     b.counters_.not_taken += !taken;
     const auto found = b.stored_.find(number);
@@ -223,7 +253,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
 
 Bridge::~Bridge() {
   stop(0);
-  requests_.reset();   // wakes us, so before the descriptor goes
+  requests_.reset();  // wakes us, so before the descriptor goes
   for (Topic& topic : topics_)
     if (topic.reader && waiter_) waiter_->detach(*topic.reader);
   if (wake_fd_ >= 0) ::close(wake_fd_);
@@ -273,33 +303,36 @@ void Bridge::run_bus() {
     for (const std::uint64_t tag : ready) {
       Topic& topic = topics_[tag];
       bool fresh = false;
-      topic.reader->take([&](const bus::SampleInfo& info, bus::Bytes payload) {
-        const bool gone = info.state != bus::InstanceState::alive;
-        if (!info.has_data && !gone) return;
-        WriterState& from = writer(info.writer);
-        if (from.bridge) {
-          counters_.loops_bus += info.has_data;
-          return;
-        }
-        Entry entry;
-        entry.topic = static_cast<std::uint32_t>(tag);
-        entry.source_ns = info.source_ns;
-        entry.writer = info.writer;
-        bool was_empty = false;
-        if (info.has_data) {
-          from.tie = info.source_ns && info.source_ns != from.last_ns ? 0 : from.tie + 1;
-          from.last_ns = info.source_ns;
-          entry.tie = from.tie;
-          ++counters_.from_bus;
-          if (!(topic.kept ? control_ : telemetry_).put(entry, payload, was_empty) && topic.kept) ++counters_.control_lost;
-          fresh = fresh || was_empty;
-        }
-        if (gone && topic.keyed) {
-          entry.gone = true;
-          telemetry_.put(entry, payload, was_empty);
-          fresh = fresh || was_empty;
-        }
-      }, 4096);
+      topic.reader->take(
+          [&](const bus::SampleInfo& info, bus::Bytes payload) {
+            const bool gone = info.state != bus::InstanceState::alive;
+            if (!info.has_data && !gone) return;
+            WriterState& from = writer(info.writer);
+            if (from.bridge) {
+              counters_.loops_bus += info.has_data;
+              return;
+            }
+            Entry entry;
+            entry.topic = static_cast<std::uint32_t>(tag);
+            entry.source_ns = info.source_ns;
+            entry.writer = info.writer;
+            bool was_empty = false;
+            if (info.has_data) {
+              from.tie = info.source_ns && info.source_ns != from.last_ns ? 0 : from.tie + 1;
+              from.last_ns = info.source_ns;
+              entry.tie = from.tie;
+              ++counters_.from_bus;
+              if (!(topic.kept ? control_ : telemetry_).put(entry, payload, was_empty) && topic.kept)
+                ++counters_.control_lost;
+              fresh = fresh || was_empty;
+            }
+            if (gone && topic.keyed) {
+              entry.gone = true;
+              telemetry_.put(entry, payload, was_empty);
+              fresh = fresh || was_empty;
+            }
+          },
+          4096);
       if (fresh || sleeping_) wake();
     }
   }
@@ -308,7 +341,12 @@ void Bridge::run_bus() {
 // ---- to MQTT
 
 std::string Bridge::status(bool online) const {
-  return JsonLine().add("state", online ? "online" : "offline").add("bridge", name_).add("cluster", cluster_).add("naming", config_.naming).text();
+  return JsonLine()
+      .add("state", online ? "online" : "offline")
+      .add("bridge", name_)
+      .add("cluster", cluster_)
+      .add("naming", config_.naming)
+      .text();
 }
 
 void Bridge::connected() {
@@ -316,7 +354,8 @@ void Bridge::connected() {
     if (auto fine = link_->subscribe(filter, qos); !fine) not_subscribed(filter, fine.error());
   };
   not_subscribed_.clear();
-  for (const auto& [mqtt, index] : by_mqtt_) subscribe(mqtt + "/#", topics_[index].control ? 1 : std::min(config_.qos, 1));
+  for (const auto& [mqtt, index] : by_mqtt_)
+    subscribe(mqtt + "/#", topics_[index].control ? 1 : std::min(config_.qos, 1));
   if (requests_)
     for (const auto& filter : requests_->filters()) subscribe(filter, 1);
   if (sparkplug_) {
@@ -324,14 +363,16 @@ void Bridge::connected() {
     sparkplug_->birth(bd_seq_, wall_ns() / 1'000'000, sparkplug_send());
   } else {
     publish(status_topic_, status(true), 1, true, nullptr, 0);
-    for (const auto& where : alive_) publish(config_.prefix + "/alive/" + where, "{\"alive\":true}", 1, true, nullptr, 0);
+    for (const auto& where : alive_)
+      publish(config_.prefix + "/alive/" + where, "{\"alive\":true}", 1, true, nullptr, 0);
   }
   // libmosquitto sends again what was under way, when this returns; what is in the store alone follows.
   published_ = 0;
   reconnects_ = link_->reconnects();
 }
 
-/// Nothing comes in under it; the rest goes on. Trouble is told once in a while for all of them, so `connected` has the list.
+/// Nothing comes in under it; the rest goes on. Trouble is told once in a while for all of them, so `connected` has the
+/// list.
 void Bridge::not_subscribed(const std::string& filter, const Error& error) {
   not_subscribed_.push_back(filter);
   trouble(error, filter);
@@ -341,14 +382,22 @@ void Bridge::not_subscribed(const std::string& filter, const Error& error) {
 void Bridge::subscribed(bool session_present) {
   online_ = true;
   unread_ = not_subscribed_.size();
-  event(JsonLine().add("event", "connected").add("broker", config_.broker).add("session", session_present).add("tls", !config_.ca.empty()).add("not_subscribed", not_subscribed_));
+  event(JsonLine()
+            .add("event", "connected")
+            .add("broker", config_.broker)
+            .add("session", session_present)
+            .add("tls", !config_.ca.empty())
+            .add("not_subscribed", not_subscribed_));
 }
 
 Sparkplug::Send Bridge::sparkplug_send() {
-  return [this](Sparkplug::Kind, std::string_view topic, std::string_view payload) { publish(std::string(topic), payload, 0, false, nullptr, 0); };
+  return [this](Sparkplug::Kind, std::string_view topic, std::string_view payload) {
+    publish(std::string(topic), payload, 0, false, nullptr, 0);
+  };
 }
 
-void Bridge::publish(const std::string& topic, std::string_view payload, int qos, bool retain, const std::string* origin, std::uint64_t stored) {
+void Bridge::publish(const std::string& topic, std::string_view payload, int qos, bool retain,
+                     const std::string* origin, std::uint64_t stored) {
   Outgoing out{topic, payload};
   out.qos = qos;
   out.retain = retain;
@@ -392,13 +441,16 @@ bool Bridge::forward(const Entry& entry, bus::Bytes payload) {
     if (entry.gone) {
       sparkplug_->device_death(Sparkplug::device_of(*topic.type, payload), wall_ns() / 1'000'000, sparkplug_send());
     } else {
-      sparkplug_->data(topic.name, *topic.type, payload, (entry.source_ns ? entry.source_ns : wall_ns()) / 1'000'000, sparkplug_send());
+      sparkplug_->data(topic.name, *topic.type, payload, (entry.source_ns ? entry.source_ns : wall_ns()) / 1'000'000,
+                       sparkplug_send());
     }
     return true;
   }
   if (naming_ == Naming::examon && !entry.gone) {
     examon(*topic.type, payload, entry.source_ns ? entry.source_ns : wall_ns(), config_.prefix, cluster_,
-           [&](std::string_view name, std::string_view value) { topic_text_ = name, publish(topic_text_, value, std::min(config_.qos, 1), false, nullptr, 0); });
+           [&](std::string_view name, std::string_view value) {
+             topic_text_ = name, publish(topic_text_, value, std::min(config_.qos, 1), false, nullptr, 0);
+           });
     return true;
   }
   topic_text_ = topic.mqtt;
@@ -431,7 +483,7 @@ bool Bridge::forward(const Entry& entry, bus::Bytes payload) {
         return true;
       }
     }
-    return true;   // published when it is on disk
+    return true;  // published when it is on disk
   }
   publish(topic_text_, json_text_, std::min(config_.qos, 1), false, &origin_text_, stored);
   if (topic.keyed) alive(topic, key_text_, true);
@@ -463,8 +515,7 @@ void Bridge::run_mqtt() {
   const Deadline until = Deadline::in_s(matched_s);
   for (Topic& topic : topics_)
     if (topic.writer && topic.control)
-      while (!draining_ && !until.passed() && !topic.writer->wait_matched(1, Deadline::in_s(0.05))) {
-      }
+      while (!draining_ && !until.passed() && !topic.writer->wait_matched(1, Deadline::in_s(0.05))) {}
   bool more = false;
   for (;;) {
     const bool idle = !more && telemetry_.empty() && control_.empty();
@@ -495,12 +546,14 @@ void Bridge::run_mqtt() {
     waiting_ = store_->waiting().size();
     store_bytes_ = store_->bytes();
     if (!draining_) continue;
-    const bool done = !more && held_.empty() && telemetry_.empty() && control_.empty() && link_->unacknowledged() == 0 && store_->waiting().empty();
+    const bool done = !more && held_.empty() && telemetry_.empty() && control_.empty() &&
+                      link_->unacknowledged() == 0 && store_->waiting().empty();
     if (done || now_ns() >= drain_until_ns_ || (!link_->connected() && control_.empty() && held_.empty())) break;
   }
   give_up_held();
   if (link_->connected()) {
-    if (sparkplug_) publish(sparkplug_->death_topic(), sparkplug_->death(bd_seq_, wall_ns() / 1'000'000), 1, false, nullptr, 0);
+    if (sparkplug_)
+      publish(sparkplug_->death_topic(), sparkplug_->death(bd_seq_, wall_ns() / 1'000'000), 1, false, nullptr, 0);
     else publish(status_topic_, status(false), 1, true, nullptr, 0);
   }
   link_->close(1);
@@ -513,7 +566,8 @@ void Bridge::received(const Received& message) {
   ++counters_.from_mqtt;
   if (sparkplug_ && message.topic == sparkplug_->command_filter()) {
     // An application that asks without end gets a birth a second.
-    if (sparkplug_->asks_rebirth(message.payload) && now_ns() - last_rebirth_ns_ > static_cast<std::int64_t>(rebirth_s * 1e9)) {
+    if (sparkplug_->asks_rebirth(message.payload) &&
+        now_ns() - last_rebirth_ns_ > static_cast<std::int64_t>(rebirth_s * 1e9)) {
       last_rebirth_ns_ = now_ns();
       sparkplug_->birth(bd_seq_, wall_ns() / 1'000'000, sparkplug_send());
     }
@@ -528,7 +582,10 @@ void Bridge::received(const Received& message) {
   auto found = by_mqtt_.find(name);
   while (found == by_mqtt_.end()) {
     const auto slash = name.rfind('/');
-    if (slash == name.npos) return trouble({"bridge.unknown_topic", "a message under " + shown(message.topic), "it belongs to no topic of from_mqtt"}, message.topic);
+    if (slash == name.npos)
+      return trouble(
+          {"bridge.unknown_topic", "a message under " + shown(message.topic), "it belongs to no topic of from_mqtt"},
+          message.topic);
     name = name.substr(0, slash);
     found = by_mqtt_.find(name);
   }
@@ -543,14 +600,17 @@ void Bridge::received(const Received& message) {
       return;
     }
   }
-  if (auto fine = payload_of_json(*topic.type, message.payload, incoming_.payload); !fine) return trouble(fine.error(), message.topic);
+  if (auto fine = payload_of_json(*topic.type, message.payload, incoming_.payload); !fine)
+    return trouble(fine.error(), message.topic);
   key_text_ = topic.mqtt;
   if (topic.keyed) {
     key_text_ += '/';
     append_key(*topic.type, incoming_.payload, key_text_);
   }
   if (key_text_ != message.topic)
-    return trouble({"bridge.wrong_key", "the sample belongs under " + shown(key_text_, 200), "who may write under one key must not write for another"}, message.topic);
+    return trouble({"bridge.wrong_key", "the sample belongs under " + shown(key_text_, 200),
+                    "who may write under one key must not write for another"},
+                   message.topic);
   incoming_.topic = found->second;
   incoming_.origin = message.origin;
   incoming_.under = message.topic;
@@ -573,7 +633,8 @@ bool Bridge::write(const Held& message, bool last_try) {
   Topic& topic = topics_[message.topic];
   auto fine = topic.writer->write(message.payload);
   if (fine) {
-    // Not before: a bridge that is killed in between would leave a next one that takes for a duplicate what the bus never had.
+    // Not before: a bridge that is killed in between would leave a next one that takes for a duplicate what the bus
+    // never had.
     if (!message.origin.empty()) seen_->remember(message.origin, message.under);
     ++counters_.to_bus;
     topic.held_back = topic.holds_back;
@@ -599,7 +660,10 @@ bool Bridge::write_held() {
 void Bridge::give_up_held() {
   if (held_.empty()) return;
   counters_.bus_failed += held_.size();
-  trouble({"bus.timed_out", std::to_string(held_.size()) + " messages from MQTT found no place on the bus before the bridge ended", "let its readers take"}, topics_[held_.front().topic].mqtt);
+  trouble({"bus.timed_out",
+           std::to_string(held_.size()) + " messages from MQTT found no place on the bus before the bridge ended",
+           "let its readers take"},
+          topics_[held_.front().topic].mqtt);
   held_.clear();
 }
 
@@ -635,25 +699,46 @@ std::string Bridge::ready() const {
     if (topic.from_mqtt) from.push_back(topic.name);
   }
   JsonLine line;
-  line.add("event", "ready").add("role", "mqtt-bridge").add("name", name_).add("cluster", cluster_).add("broker", config_.broker).add("naming", config_.naming);
-  line.add("to_mqtt", to).add("from_mqtt", from).add("requests", requests_ ? requests_->services() : std::vector<std::string>{});
+  line.add("event", "ready")
+      .add("role", "mqtt-bridge")
+      .add("name", name_)
+      .add("cluster", cluster_)
+      .add("broker", config_.broker)
+      .add("naming", config_.naming);
+  line.add("to_mqtt", to)
+      .add("from_mqtt", from)
+      .add("requests", requests_ ? requests_->services() : std::vector<std::string>{});
   return line.add("stored", store_->waiting().size()).add("pid", static_cast<std::int64_t>(::getpid())).text();
 }
 
 std::string Bridge::counts(const char* name) const {
   JsonLine line;
-  line.add("event", name).add("connected", online_.load()).add("not_subscribed", unread_.load()).add("reconnects", reconnects_.load());
-  line.add("from_bus", counters_.from_bus.load()).add("to_mqtt", counters_.to_mqtt.load()).add("acknowledged", counters_.acknowledged.load());
+  line.add("event", name)
+      .add("connected", online_.load())
+      .add("not_subscribed", unread_.load())
+      .add("reconnects", reconnects_.load());
+  line.add("from_bus", counters_.from_bus.load())
+      .add("to_mqtt", counters_.to_mqtt.load())
+      .add("acknowledged", counters_.acknowledged.load());
   line.add("from_mqtt", counters_.from_mqtt.load()).add("to_bus", counters_.to_bus.load());
-  line.add("telemetry_dropped", telemetry_.dropped()).add("control_lost", counters_.control_lost.load()).add("control_waiting", waiting_.load()).add("stored_bytes", store_bytes_.load());
+  line.add("telemetry_dropped", telemetry_.dropped())
+      .add("control_lost", counters_.control_lost.load())
+      .add("control_waiting", waiting_.load())
+      .add("stored_bytes", store_bytes_.load());
   std::int64_t lost = 0;
   for (const auto& topic : topics_)
     if (topic.reader) lost += std::max<std::int64_t>(0, topic.reader->status().lost);
   line.add("bus_lost", lost);
-  line.add("loops", counters_.loops_bus.load() + counters_.loops_mqtt.load()).add("duplicates", counters_.duplicates.load()).add("not_taken", counters_.not_taken.load()).add("bus_failed", counters_.bus_failed.load());
+  line.add("loops", counters_.loops_bus.load() + counters_.loops_mqtt.load())
+      .add("duplicates", counters_.duplicates.load())
+      .add("not_taken", counters_.not_taken.load())
+      .add("bus_failed", counters_.bus_failed.load());
   if (requests_) {
     const auto c = requests_->counts();
-    line.add("requests", c.asked).add("replies", c.answered).add("requests_refused", c.refused).add("requests_repeated", c.repeated);
+    line.add("requests", c.asked)
+        .add("replies", c.answered)
+        .add("requests_refused", c.refused)
+        .add("requests_repeated", c.repeated);
   }
   JsonLine refused;
   {
@@ -667,7 +752,8 @@ std::string Bridge::metrics() const {
   std::string out;
   const auto counter = [&](const char* metric, const char* help, std::uint64_t value) {
     const std::string full = std::string("sonde_power_bridge_") + metric;
-    out += "# TYPE " + full + " counter\n# HELP " + full + " " + help + "\n" + full + "_total " + std::to_string(value) + "\n";
+    out += "# TYPE " + full + " counter\n# HELP " + full + " " + help + "\n" + full + "_total " +
+           std::to_string(value) + "\n";
   };
   const auto gauge = [&](const char* metric, const char* help, std::uint64_t value) {
     const std::string full = std::string("sonde_power_bridge_") + metric;
@@ -680,16 +766,19 @@ std::string Bridge::metrics() const {
   counter("to_mqtt", "Messages handed to the broker.", counters_.to_mqtt);
   counter("from_mqtt", "Messages that came from the broker.", counters_.from_mqtt);
   counter("to_bus", "Samples written to the bus.", counters_.to_bus);
-  counter("telemetry_dropped", "Samples for which there was no place while the broker was slow or away.", telemetry_.dropped());
+  counter("telemetry_dropped", "Samples for which there was no place while the broker was slow or away.",
+          telemetry_.dropped());
   counter("control_lost", "Control samples that found no place.", counters_.control_lost);
   gauge("control_waiting", "Control messages on disk that the broker has not acknowledged.", waiting_);
-  counter("loops", "Messages that had come from the other side, and were not sent back.", counters_.loops_bus + counters_.loops_mqtt);
+  counter("loops", "Messages that had come from the other side, and were not sent back.",
+          counters_.loops_bus + counters_.loops_mqtt);
   counter("bus_failed", "Messages from MQTT that the bus did not take.", counters_.bus_failed);
   counter("duplicates", "Messages that had come before.", counters_.duplicates);
   const std::lock_guard lock(troubles_mutex_);
   if (troubles_.empty()) return out + "# EOF\n";
   out += "# TYPE sonde_power_bridge_troubles counter\n# HELP sonde_power_bridge_troubles What went wrong, by code.\n";
-  for (const auto& [code, told] : troubles_) out += "sonde_power_bridge_troubles_total{code=\"" + code + "\"} " + std::to_string(told.count) + "\n";
+  for (const auto& [code, told] : troubles_)
+    out += "sonde_power_bridge_troubles_total{code=\"" + code + "\"} " + std::to_string(told.count) + "\n";
   return out + "# EOF\n";
 }
 

@@ -26,31 +26,32 @@ namespace sonde::power::bridge {
 /// All but what Outbox, Store and Requests count themselves. Any-thread.
 struct Counters {
   std::atomic<std::uint64_t> from_bus = 0, to_mqtt = 0, from_mqtt = 0, to_bus = 0;
-  std::atomic<std::uint64_t> loops_bus = 0, loops_mqtt = 0, duplicates = 0, control_lost = 0, not_taken = 0, bus_failed = 0, acknowledged = 0;
+  std::atomic<std::uint64_t> loops_bus = 0, loops_mqtt = 0, duplicates = 0, control_lost = 0, not_taken = 0,
+                             bus_failed = 0, acknowledged = 0;
 };
 
 class Bridge {
  public:
-  /// Errors: those of the bus, bridge.unknown_topic, bridge.no_topics, bridge.bad_prefix, bridge.plain_password, bridge.open_password,
-  /// bridge.no_file, bridge.state, bridge.bad_tls.
+  /// Errors: those of the bus, bridge.unknown_topic, bridge.no_topics, bridge.bad_prefix, bridge.plain_password,
+  /// bridge.open_password, bridge.no_file, bridge.state, bridge.bad_tls.
   static Result<std::unique_ptr<Bridge>> open(const Config& config, const std::string& name);
   ~Bridge();
   void start();
   /// What is in the queues still goes, for `s` at most; then good bye.
   void stop(double s);
-  std::string ready() const;            ///< the event
+  std::string ready() const;  ///< the event
   std::string counts(const char* event) const;
   std::string metrics() const;
 
  private:
   struct Topic {
-    std::string name, mqtt;             ///< mqtt: PREFIX/NAME
+    std::string name, mqtt;  ///< mqtt: PREFIX/NAME
     bus::TypePtr type;
     bool control = false, keyed = false, to_mqtt = false, from_mqtt = false;
-    bool kept = false;                  ///< what goes out is on disk until the broker has it; else control is carried as telemetry is
+    bool kept = false;  ///< what goes out is on disk until the broker has it; else control is carried as telemetry is
     std::unique_ptr<bus::Reader> reader;
     std::unique_ptr<bus::Writer> writer;
-    bool holds_back = false, held_back = false;   ///< its writer packs what comes in one turn; something is in it
+    bool holds_back = false, held_back = false;  ///< its writer packs what comes in one turn; something is in it
   };
   struct WriterState {
     bool bridge = false;
@@ -68,7 +69,8 @@ class Bridge {
   void not_subscribed(const std::string& filter, const Error& error);
   void subscribed(bool session_present);
   bool forward(const Entry& entry, bus::Bytes payload);
-  void publish(const std::string& topic, std::string_view payload, int qos, bool retain, const std::string* origin, std::uint64_t stored);
+  void publish(const std::string& topic, std::string_view payload, int qos, bool retain, const std::string* origin,
+               std::uint64_t stored);
   void publish_stored(std::uint64_t number);
   void alive(const Topic& topic, const std::string& where, bool yes);
   std::string status(bool online) const;
@@ -101,21 +103,22 @@ class Bridge {
   // Of the MQTT thread.
   std::vector<std::byte> telemetry_batch_, control_batch_;
   std::size_t telemetry_head_ = 0, control_head_ = 0;
-  std::unordered_map<int, std::uint64_t> stored_;      ///< number at the broker -> in the store
-  std::set<std::uint64_t> sent_;                       ///< of the store, in this process: libmosquitto sends those again itself
+  std::unordered_map<int, std::uint64_t> stored_;  ///< number at the broker -> in the store
+  std::set<std::uint64_t> sent_;  ///< of the store, in this process: libmosquitto sends those again itself
   std::unordered_set<std::string> alive_;
-  std::vector<std::string> not_subscribed_;            ///< filters that the broker refused on this connection
+  std::vector<std::string> not_subscribed_;  ///< filters that the broker refused on this connection
   struct Held {
     std::size_t topic = 0;
     std::int64_t until_ns = 0;
-    std::string origin, under;                         ///< by which it is known when it comes again
+    std::string origin, under;  ///< by which it is known when it comes again
     std::vector<std::byte> payload;
   };
-  /// From MQTT, for which the bus has no place yet. libmosquitto acknowledges it after its turn all the same: it has no call to do so later.
+  /// From MQTT, for which the bus has no place yet. libmosquitto acknowledges it after its turn all the same: it has no
+  /// call to do so later.
   std::deque<Held> held_;
   Held incoming_;
   std::string topic_text_, json_text_, origin_text_, key_text_;
-  std::uint64_t bd_seq_ = 0, published_ = 0;           ///< published_: of the store, up to there
+  std::uint64_t bd_seq_ = 0, published_ = 0;  ///< published_: of the store, up to there
   std::int64_t last_rebirth_ns_ = 0;
 
   struct Told {

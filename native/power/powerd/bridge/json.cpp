@@ -20,12 +20,16 @@ using bus::Kind;
 using bus::Type;
 using bus::Value;
 
-bool is_blob(const Type& element) { return element.kind == Kind::octet || element.kind == Kind::char8 || element.kind == Kind::uint8; }
+bool is_blob(const Type& element) {
+  return element.kind == Kind::octet || element.kind == Kind::char8 || element.kind == Kind::uint8;
+}
 bool is_float(Kind kind) { return kind == Kind::float32 || kind == Kind::float64; }
 
 /// Bytes of a character of UTF-8 (RFC 3629) that begins at `at`; 0: none does.
 std::size_t character(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t k) -> unsigned { return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0; };
+  const auto byte = [&](std::size_t k) -> unsigned {
+    return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0;
+  };
   const auto tails = [&](std::size_t n) {
     for (std::size_t k = 1; k <= n; ++k)
       if ((byte(k) & 0xc0) != 0x80) return false;
@@ -42,8 +46,7 @@ std::size_t character(std::string_view text, std::size_t at) {
   return tails(3) && !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second > 0x8f) ? 4 : 0;
 }
 
-template <typename T>
-void number(T value, std::string& out) {
+template <typename T> void number(T value, std::string& out) {
   std::array<char, 32> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
   out.append(text.data(), end);
@@ -55,7 +58,8 @@ void base64(bus::Bytes bytes, std::string& out) {
   for (std::size_t at = 0; at < bytes.size(); at += 3) {
     const std::size_t n = std::min<std::size_t>(3, bytes.size() - at);
     std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? std::to_integer<std::uint32_t>(bytes[at + k]) : 0);
+    for (std::size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < n ? std::to_integer<std::uint32_t>(bytes[at + k]) : 0);
     for (std::size_t k = 0; k < 4; ++k) out += k > n ? '=' : digits64[group >> (18 - 6 * k) & 63];
   }
 }
@@ -64,7 +68,8 @@ bool from_base64(std::string_view text, bus::Blob& out) {
   static const auto values = [] {
     std::array<int, 256> table;
     table.fill(-1);
-    for (std::size_t k = 0; k < digits64.size(); ++k) table[static_cast<unsigned char>(digits64[k])] = static_cast<int>(k);
+    for (std::size_t k = 0; k < digits64.size(); ++k)
+      table[static_cast<unsigned char>(digits64[k])] = static_cast<int>(k);
     return table;
   }();
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
@@ -88,7 +93,8 @@ bool from_base64(std::string_view text, bus::Blob& out) {
 void write(const Type& type, bus::CdrReader& in, std::string& out) {
   switch (type.kind) {
     case Kind::boolean: out += in.get_bool() ? "true" : "false"; return;
-    case Kind::octet: case Kind::uint8: return number(unsigned{in.get<std::uint8_t>()}, out);
+    case Kind::octet:
+    case Kind::uint8: return number(unsigned{in.get<std::uint8_t>()}, out);
     case Kind::uint16: return number(in.get<std::uint16_t>(), out);
     case Kind::uint32: return number(in.get<std::uint32_t>(), out);
     case Kind::uint64: return number(in.get<std::uint64_t>(), out);
@@ -96,7 +102,8 @@ void write(const Type& type, bus::CdrReader& in, std::string& out) {
     case Kind::int16: return number(in.get<std::int16_t>(), out);
     case Kind::int32: return number(in.get<std::int32_t>(), out);
     case Kind::int64: return number(in.get<std::int64_t>(), out);
-    case Kind::float32: case Kind::float64: {
+    case Kind::float32:
+    case Kind::float64: {
       const double value = type.kind == Kind::float32 ? static_cast<double>(in.get<float>()) : in.get<double>();
       if (std::isfinite(value)) return number(value, out);
       out += "null";
@@ -116,7 +123,8 @@ void write(const Type& type, bus::CdrReader& in, std::string& out) {
       out += "null";
       return;
     }
-    case Kind::sequence: case Kind::array: {
+    case Kind::sequence:
+    case Kind::array: {
       const std::uint32_t n = type.kind == Kind::array ? type.bound : in.get_length(type.bound, 1);
       if (is_blob(*type.element)) {
         out += "\"base64:";
@@ -136,7 +144,7 @@ void write(const Type& type, bus::CdrReader& in, std::string& out) {
       out += '{';
       for (std::size_t k = 0; k < type.fields.size(); ++k) {
         out += k ? ",\"" : "\"";
-        out += type.fields[k].name;   // a name of IDL: letters, digits, '_'
+        out += type.fields[k].name;  // a name of IDL: letters, digits, '_'
         out += "\":";
         write(*type.fields[k].type, in, out);
       }
@@ -159,7 +167,8 @@ class Parser {
   Error error(const Type& type) const {
     const std::string place = " (byte " + std::to_string(at_) + " of " + std::to_string(text_.size()) + ")";
     if (wrong_) return {"bridge.wrong_type", type.name + path_ + " " + what_ + place, hint_};
-    return {"bridge.bad_json", what_ + place, "a message is one JSON object (RFC 8259) with the fields of " + type.name};
+    return {"bridge.bad_json", what_ + place,
+            "a message is one JSON object (RFC 8259) with the fields of " + type.name};
   }
 
  private:
@@ -177,7 +186,8 @@ class Parser {
     return false;
   }
   void blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
+      ++at_;
   }
   char next() { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool eat(char c) {
@@ -197,42 +207,49 @@ class Parser {
       case '{': return "an object";
       case '[': return "a list";
       case '"': return "a text";
-      case 't': case 'f': return "a boolean";
+      case 't':
+      case 'f': return "a boolean";
       case 'n': return "null";
       default: return c == '-' || (c >= '0' && c <= '9') ? "a number" : "";
     }
   }
   bool other(std::string_view allowed) {
     const auto is = sort(next());
-    if (is.empty()) return bad(at_ < text_.size() ? "a sign that begins no value" : "the message ends where a value is expected");
+    if (is.empty())
+      return bad(at_ < text_.size() ? "a sign that begins no value" : "the message ends where a value is expected");
     return wrong("is " + std::string(is), std::string(allowed) + " is allowed");
   }
 
   bool value(const Type& type, Value& into, int depth) {
     blanks();
-    if (depth > most_json_depth) return bad("more than " + std::to_string(most_json_depth) + " values within each other");
+    if (depth > most_json_depth)
+      return bad("more than " + std::to_string(most_json_depth) + " values within each other");
     const char c = next();
     if (c == 'n') {
       if (!word("null")) return false;
       if (is_float(type.kind)) into.is = std::numeric_limits<double>::quiet_NaN();
-      return true;   // nothing: what is left out
+      return true;  // nothing: what is left out
     }
     switch (type.kind) {
       case Kind::boolean:
         if (c != 't' && c != 'f') return other("true or false");
         into.is = c == 't';
         return word(c == 't' ? "true" : "false");
-      case Kind::string: case Kind::enumeration: case Kind::char8: {
+      case Kind::string:
+      case Kind::enumeration:
+      case Kind::char8: {
         if (c != '"') return other("a text");
         std::string text;
         if (!string(text)) return false;
         into.is = std::move(text);
         return true;
       }
-      case Kind::sequence: case Kind::array: return elements(type, into, depth);
+      case Kind::sequence:
+      case Kind::array: return elements(type, into, depth);
       case Kind::structure: return structure(type, into, depth);
       default:
-        if (c != '-' && !(c >= '0' && c <= '9')) return other(is_float(type.kind) ? "a number or null" : "a whole number");
+        if (c != '-' && !(c >= '0' && c <= '9'))
+          return other(is_float(type.kind) ? "a number or null" : "a whole number");
         return digits(type, into);
     }
   }
@@ -264,18 +281,21 @@ class Parser {
     const char* to = text_.data() + at_;
     if (is_float(type.kind)) {
       double number = 0;
-      if (std::from_chars(from, to, number).ec != std::errc{} || !std::isfinite(number)) return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a number of 64 bits is allowed");
+      if (std::from_chars(from, to, number).ec != std::errc{} || !std::isfinite(number))
+        return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a number of 64 bits is allowed");
       into.is = number;
       return true;
     }
     if (!whole) return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a whole number is allowed");
     if (*from == '-') {
       std::int64_t number = 0;
-      if (std::from_chars(from, to, number).ec != std::errc{}) return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a whole number of 64 bits is allowed");
+      if (std::from_chars(from, to, number).ec != std::errc{})
+        return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a whole number of 64 bits is allowed");
       into.is = number;
     } else {
       std::uint64_t number = 0;
-      if (std::from_chars(from, to, number).ec != std::errc{}) return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a whole number of 64 bits is allowed");
+      if (std::from_chars(from, to, number).ec != std::errc{})
+        return wrong("is " + shown(text_.substr(begin, at_ - begin)), "a whole number of 64 bits is allowed");
       into.is = number;
     }
     return true;
@@ -292,7 +312,8 @@ class Parser {
         return true;
       }
       bus::Blob blob;
-      if (!from_base64(std::string_view(text).substr(7), blob)) return wrong("is no base64 (RFC 4648)", "\"base64:…\" is allowed");
+      if (!from_base64(std::string_view(text).substr(7), blob))
+        return wrong("is no base64 (RFC 4648)", "\"base64:…\" is allowed");
       into.is = std::move(blob);
       return true;
     }
@@ -305,7 +326,8 @@ class Parser {
     } else {
       const std::size_t most = type.bound ? type.bound : most_message_bytes;
       do {
-        if (list.size() >= most) return wrong("has more than " + std::to_string(most) + " elements", std::to_string(most) + " are allowed");
+        if (list.size() >= most)
+          return wrong("has more than " + std::to_string(most) + " elements", std::to_string(most) + " are allowed");
         list.emplace_back();
         if (!value(element, list.back(), depth + 1)) return within(std::to_string(list.size() - 1), "[", "]");
       } while (eat(','));
@@ -325,20 +347,22 @@ class Parser {
       ++at_;
     } else {
       std::string name;
-      std::size_t expected = 0;   // mostly they come in order
+      std::size_t expected = 0;  // mostly they come in order
       do {
         blanks();
         if (next() != '"') return bad("a field without a name");
         name.clear();
         if (!string(name)) return false;
         if (!eat(':')) return bad("a field without ':'");
-        const bus::Field* field = expected < type.fields.size() && type.fields[expected].name == name ? &type.fields[expected] : nullptr;
+        const bus::Field* field =
+            expected < type.fields.size() && type.fields[expected].name == name ? &type.fields[expected] : nullptr;
         for (std::size_t k = 0; !field && k < type.fields.size(); ++k)
           if (type.fields[k].name == name) field = &type.fields[k], expected = k;
         if (!field) {
           std::vector<std::string> names;
           for (const auto& f : type.fields) names.push_back(f.name);
-          return wrong("has no field " + shown(name) + nearest(name, names), type.name + " has " + shown(joined(names), 200));
+          return wrong("has no field " + shown(name) + nearest(name, names),
+                       type.name + " has " + shown(joined(names), 200));
         }
         ++expected;
         for (const auto& before : all)
@@ -361,10 +385,12 @@ class Parser {
   }
 
   bool string(std::string& out) {
-    ++at_;   // its quote
+    ++at_;  // its quote
     for (;;) {
       const std::size_t from = at_;
-      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' && static_cast<unsigned char>(text_[at_]) >= 0x20) ++at_;
+      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
+             static_cast<unsigned char>(text_[at_]) >= 0x20)
+        ++at_;
       out.append(text_.substr(from, at_ - from));
       if (at_ >= text_.size()) return bad("a text without its end");
       const char c = text_[at_++];
@@ -373,7 +399,9 @@ class Parser {
       const char e = next();
       ++at_;
       switch (e) {
-        case '"': case '\\': case '/': out += e; break;
+        case '"':
+        case '\\':
+        case '/': out += e; break;
         case 'b': out += '\b'; break;
         case 'f': out += '\f'; break;
         case 'n': out += '\n'; break;
@@ -393,8 +421,12 @@ class Parser {
           }
           if (code < 0x80) out += static_cast<char>(code);
           else if (code < 0x800) out += {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-          else if (code < 0x10000) out += {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f)), static_cast<char>(0x80 | (code & 0x3f))};
-          else out += {static_cast<char>(0xf0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 0x3f)), static_cast<char>(0x80 | (code >> 6 & 0x3f)), static_cast<char>(0x80 | (code & 0x3f))};
+          else if (code < 0x10000)
+            out += {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f)),
+                    static_cast<char>(0x80 | (code & 0x3f))};
+          else
+            out += {static_cast<char>(0xf0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 0x3f)),
+                    static_cast<char>(0x80 | (code >> 6 & 0x3f)), static_cast<char>(0x80 | (code & 0x3f))};
           break;
         }
         default: return bad("an escape that JSON does not have");
@@ -430,7 +462,8 @@ std::size_t first_bad_utf8(std::string_view text) {
 }
 
 void append_utf8(std::string_view text, std::string& out) {
-  for (std::size_t bad; (bad = first_bad_utf8(text)) != text.npos; text.remove_prefix(bad + 1)) out.append(text.substr(0, bad)).append("\xef\xbf\xbd");
+  for (std::size_t bad; (bad = first_bad_utf8(text)) != text.npos; text.remove_prefix(bad + 1))
+    out.append(text.substr(0, bad)).append("\xef\xbf\xbd");
   out += text;
 }
 
@@ -474,12 +507,16 @@ void append_json(const bus::Type& type, bus::Bytes payload, std::string& out) {
 
 Result<void> payload_of_json(const bus::Type& type, std::string_view text, std::vector<std::byte>& payload) {
   if (text.size() > most_message_bytes)
-    return Error{"bridge.too_large", "the message has " + std::to_string(text.size()) + " bytes", std::to_string(most_message_bytes) + " are allowed"};
-  if (const std::size_t at = first_bad_utf8(text); at != text.npos) return Error{"bridge.bad_utf8", "byte " + std::to_string(at) + " belongs to no character", "messages are JSON in UTF-8"};
+    return Error{"bridge.too_large", "the message has " + std::to_string(text.size()) + " bytes",
+                 std::to_string(most_message_bytes) + " are allowed"};
+  if (const std::size_t at = first_bad_utf8(text); at != text.npos)
+    return Error{"bridge.bad_utf8", "byte " + std::to_string(at) + " belongs to no character",
+                 "messages are JSON in UTF-8"};
   Value value;
   Parser parser(text);
   if (!parser.whole(type, value)) return parser.error(type);
-  if (auto fine = bus::encode(type, value, payload); !fine) return Error{"bridge.wrong_type", fine.error().what, fine.error().hint};
+  if (auto fine = bus::encode(type, value, payload); !fine)
+    return Error{"bridge.wrong_type", fine.error().what, fine.error().hint};
   return {};
 }
 

@@ -30,12 +30,14 @@ namespace {
 
 constexpr double least_backoff_s = 0.1, most_backoff_s = 10, connect_s = 5, handshake_s = 10;
 constexpr int keepalive_s = 10;
-constexpr std::uint32_t session_s = 7 * 86400;         ///< the broker keeps what came for us while we were away
-constexpr std::uint32_t most_packet = 16u << 20;       ///< that the broker may send: what is larger it keeps to itself
+constexpr std::uint32_t session_s = 7 * 86400;    ///< the broker keeps what came for us while we were away
+constexpr std::uint32_t most_packet = 16u << 20;  ///< that the broker may send: what is larger it keeps to itself
 constexpr int packets_a_turn = 512;
-constexpr std::uint64_t numbers_until_reuse = 60000;   ///< libmosquitto counts to 65535, whatever is still waiting
+constexpr std::uint64_t numbers_until_reuse = 60000;  ///< libmosquitto counts to 65535, whatever is still waiting
 
-constexpr const char* tls_hint = "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of one that it trusts";
+constexpr const char* tls_hint =
+    "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of "
+    "one that it trusts";
 
 /// Cuts short a connect() that nobody answers: what waits in it returns EINTR.
 int wake_signal() { return SIGRTMIN + 2; }
@@ -81,10 +83,13 @@ struct Link::Calls {
     auto& link = *static_cast<Link*>(self);
     ++link.progress_;
     if (rc != 0) {
-      const char* hint = rc == MQTT_RC_BAD_USERNAME_OR_PASSWORD || rc == MQTT_RC_NOT_AUTHORIZED ? "[mqtt-bridge] user, password_file and certificate are what it asks for"
-                         : rc == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION || rc == 1               ? "the broker has to speak MQTT 5: mosquitto from 1.6 on does"
-                                                                                               : "see the broker's log";
-      link.last_ = {"bridge.refused", std::string("the broker refuses the connection: ") + mosquitto_reason_string(rc), hint};
+      const char* hint = rc == MQTT_RC_BAD_USERNAME_OR_PASSWORD || rc == MQTT_RC_NOT_AUTHORIZED
+                             ? "[mqtt-bridge] user, password_file and certificate are what it asks for"
+                         : rc == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION || rc == 1
+                             ? "the broker has to speak MQTT 5: mosquitto from 1.6 on does"
+                             : "see the broker's log";
+      link.last_ = {"bridge.refused", std::string("the broker refuses the connection: ") + mosquitto_reason_string(rc),
+                    hint};
       return;
     }
     link.state_ = State::connected;
@@ -103,7 +108,11 @@ struct Link::Calls {
       return;
     }
     Error error = std::exchange(link.last_, Error{});
-    if (error.code.empty()) error = {"bridge.lost", std::string("the connection to the broker is lost: ") + (rc >= 0x80 ? mosquitto_reason_string(rc) : mosquitto_strerror(rc)), "it is tried again"};
+    if (error.code.empty())
+      error = {"bridge.lost",
+               std::string("the connection to the broker is lost: ") +
+                   (rc >= 0x80 ? mosquitto_reason_string(rc) : mosquitto_strerror(rc)),
+               "it is tried again"};
     link.failed(std::move(error));
   }
   static void message(mosquitto*, void* self, const mosquitto_message* m, const mosquitto_property* properties) {
@@ -145,7 +154,8 @@ struct Link::Calls {
   static void published(mosquitto*, void* self, int mid, int reason, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
     ++link.progress_;
-    // Of QoS 0 it is called when the message is written. Numbers are given to all, and come again: such a call would pass for an acknowledgement.
+    // Of QoS 0 it is called when the message is written. Numbers are given to all, and come again: such a call would
+    // pass for an acknowledgement.
     if (!link.reading_) return;
     for (auto& one : link.waiting_) {
       if (one.number != mid || one.taken) continue;
@@ -154,7 +164,8 @@ struct Link::Calls {
     }
     while (!link.waiting_.empty() && link.waiting_.front().taken) link.waiting_.pop_front();
     const bool taken = reason < 0x80;
-    if (link.handlers_.acknowledged) link.handlers_.acknowledged(mid, taken, taken ? "" : mosquitto_reason_string(reason));
+    if (link.handlers_.acknowledged)
+      link.handlers_.acknowledged(mid, taken, taken ? "" : mosquitto_reason_string(reason));
   }
   static void subscribed(mosquitto*, void* self, int mid, int n, const int* granted, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
@@ -163,7 +174,10 @@ struct Link::Calls {
     if (asked.empty()) return;
     for (int k = 0; k < n; ++k)
       if (granted[k] >= 0x80 && link.handlers_.refused)
-        link.handlers_.refused(asked.mapped(), {"bridge.not_subscribed", "the broker refuses to subscribe to " + asked.mapped().substr(0, 200) + ": " + mosquitto_reason_string(granted[k]), "its access lists must let this user read that"});
+        link.handlers_.refused(asked.mapped(), {"bridge.not_subscribed",
+                                                "the broker refuses to subscribe to " + asked.mapped().substr(0, 200) +
+                                                    ": " + mosquitto_reason_string(granted[k]),
+                                                "its access lists must let this user read that"});
     if (link.subscribing_.empty() && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
   }
 };
@@ -173,22 +187,27 @@ Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers ha
   std::call_once(once, [] {
     mosquitto_lib_init();
     struct sigaction nothing{};
-    nothing.sa_handler = [](int) {};   // without SA_RESTART
+    nothing.sa_handler = [](int) {};  // without SA_RESTART
     ::sigaction(wake_signal(), &nothing, nullptr);
   });
   std::unique_ptr<Link> link(new Link(options, std::move(handlers)));
   link->mosq_ = mosquitto_new(options.id.c_str(), options.clean, link.get());
-  if (!link->mosq_) return Error{"bridge.mqtt", "no MQTT client could be made: " + std::string(std::strerror(errno)), ""};
+  if (!link->mosq_)
+    return Error{"bridge.mqtt", "no MQTT client could be made: " + std::string(std::strerror(errno)), ""};
   auto* m = link->mosq_;
   mosquitto_int_option(m, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5);
   mosquitto_int_option(m, MOSQ_OPT_TCP_NODELAY, 1);
   mosquitto_int_option(m, MOSQ_OPT_RECEIVE_MAXIMUM, 65535);
   mosquitto_int_option(m, MOSQ_OPT_SEND_MAXIMUM, 65535);
-  if (!options.user.empty()) mosquitto_username_pw_set(m, options.user.c_str(), options.password.empty() ? nullptr : options.password.c_str());
+  if (!options.user.empty())
+    mosquitto_username_pw_set(m, options.user.c_str(), options.password.empty() ? nullptr : options.password.c_str());
   if (!options.ca.empty()) {
-    const int rc = mosquitto_tls_set(m, options.ca.c_str(), nullptr, options.certificate.empty() ? nullptr : options.certificate.c_str(),
+    const int rc = mosquitto_tls_set(m, options.ca.c_str(), nullptr,
+                                     options.certificate.empty() ? nullptr : options.certificate.c_str(),
                                      options.key.empty() ? nullptr : options.key.c_str(), nullptr);
-    if (rc) return Error{"bridge.bad_tls", "the TLS files cannot be used: " + std::string(mosquitto_strerror(rc)), "[mqtt-bridge] ca, certificate and key are readable PEM files"};
+    if (rc)
+      return Error{"bridge.bad_tls", "the TLS files cannot be used: " + std::string(mosquitto_strerror(rc)),
+                   "[mqtt-bridge] ca, certificate and key are readable PEM files"};
   }
   mosquitto_connect_v5_callback_set(m, Calls::connected);
   mosquitto_disconnect_v5_callback_set(m, Calls::disconnected);
@@ -212,7 +231,8 @@ void Link::failed(Error error) {
   if (handlers_.lost) handlers_.lost(error);
 }
 
-/// getaddrinfo() waits for name servers as long as it likes, whatever signals come: in a thread that nobody waits for. One at a time.
+/// getaddrinfo() waits for name servers as long as it likes, whatever signals come: in a thread that nobody waits for.
+/// One at a time.
 struct Link::Lookup {
   struct Address {
     sockaddr_storage at{};
@@ -251,11 +271,13 @@ struct Link::Lookup {
 bool Link::look_up(std::string& why) {
   if (!lookup_) {
     lookup_ = std::make_shared<Lookup>();
-    lookup_->run(options_.host, options_.port, AI_NUMERICHOST);   // an address needs no name server
+    lookup_->run(options_.host, options_.port, AI_NUMERICHOST);  // an address needs no name server
     if (lookup_->rc) {
       lookup_ = std::make_shared<Lookup>();
       try {
-        std::thread([lookup = lookup_, host = options_.host, port = options_.port] { lookup->run(host, port, 0); }).detach();
+        std::thread([lookup = lookup_, host = options_.host, port = options_.port] {
+          lookup->run(host, port, 0);
+        }).detach();
       } catch (const std::system_error& error) {
         lookup_.reset();
         why = std::string("no thread could be made: ") + error.what();
@@ -265,20 +287,22 @@ bool Link::look_up(std::string& why) {
   }
   const Deadline until = Deadline::in_s(connect_s);
   std::unique_lock lock(lookup_->mutex);
-  while (!lookup_->over && !stopping_ && !until.passed()) lookup_->answered.wait_for(lock, std::chrono::milliseconds(100));
+  while (!lookup_->over && !stopping_ && !until.passed())
+    lookup_->answered.wait_for(lock, std::chrono::milliseconds(100));
   if (lookup_->over && !lookup_->rc) return true;
-  why = lookup_->over ? ::gai_strerror(lookup_->rc) : "name servers do not answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
+  why = lookup_->over ? ::gai_strerror(lookup_->rc)
+                      : "name servers do not answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
   const bool over = lookup_->over;
   lock.unlock();
   if (over) lookup_.reset();
   return false;
 }
 
-/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens is tried before.
-/// `address`: of who does, in figures.
+/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens
+/// is tried before. `address`: of who does, in figures.
 bool Link::reachable(std::string& why, std::string& address) {
   if (!look_up(why)) return false;
-  const auto known = std::exchange(lookup_, nullptr);   // it is looked up anew for each attempt
+  const auto known = std::exchange(lookup_, nullptr);  // it is looked up anew for each attempt
   bool fine = false;
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(connect_s * 1e9);
   for (std::size_t k = 0; k < known->found.size() && !fine; ++k) {
@@ -306,7 +330,8 @@ bool Link::reachable(std::string& why, std::string& address) {
     }
     ::close(fd);
     char figures[NI_MAXHOST];
-    if (fine && ::getnameinfo(at, known->found[k].bytes, figures, sizeof figures, nullptr, 0, NI_NUMERICHOST) == 0) address = figures;
+    if (fine && ::getnameinfo(at, known->found[k].bytes, figures, sizeof figures, nullptr, 0, NI_NUMERICHOST) == 0)
+      address = figures;
   }
   return fine;
 }
@@ -314,7 +339,9 @@ bool Link::reachable(std::string& why, std::string& address) {
 void Link::connect() {
   std::string why, address = options_.host;
   const std::string where = options_.host + ":" + std::to_string(options_.port);
-  if (!reachable(why, address)) return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why, "[mqtt-bridge] broker names it; is it running?"});
+  if (!reachable(why, address))
+    return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why,
+                   "[mqtt-bridge] broker names it; is it running?"});
   if (stopping_) return;
   // With TLS the certificate is compared with what libmosquitto is given.
   if (!options_.ca.empty()) address = options_.host;
@@ -323,7 +350,8 @@ void Link::connect() {
   bool retain = false;
   if (handlers_.will) handlers_.will(topic, payload, qos, retain);
   mosquitto_will_clear(mosq_);
-  if (!topic.empty()) mosquitto_will_set_v5(mosq_, topic.c_str(), static_cast<int>(payload.size()), payload.data(), qos, retain, nullptr);
+  if (!topic.empty())
+    mosquitto_will_set_v5(mosq_, topic.c_str(), static_cast<int>(payload.size()), payload.data(), qos, retain, nullptr);
   Properties properties;
   mosquitto_property_add_int32(&properties.list, MQTT_PROP_SESSION_EXPIRY_INTERVAL, options_.clean ? 0 : session_s);
   mosquitto_property_add_int32(&properties.list, MQTT_PROP_MAXIMUM_PACKET_SIZE, most_packet);
@@ -351,14 +379,21 @@ void Link::connect() {
 void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   const std::int64_t now = now_ns();
   if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect();
-  if (state_ == State::idle) timeout_ms = std::min<int>(timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
+  if (state_ == State::idle)
+    timeout_ms = std::min<int>(
+        timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
   // libmosquitto closes its socket when the TLS handshake fails, and calls nobody.
   if (state_ != State::idle && fd < 0)
-    return failed(state_ == State::handshake && !options_.ca.empty()
-                      ? Error{"bridge.tls", "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed", tls_hint}
-                      : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
-  pollfd ready[2] = {{fd, static_cast<short>((reads ? POLLIN : 0) | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0}, {wake_fd, POLLIN, 0}};
+    return failed(
+        state_ == State::handshake && !options_.ca.empty()
+            ? Error{"bridge.tls",
+                    "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed",
+                    tls_hint}
+            : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
+  pollfd ready[2] = {
+      {fd, static_cast<short>((reads ? POLLIN : 0) | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0},
+      {wake_fd, POLLIN, 0}};
   if (::poll(ready, 2, timeout_ms) < 0) return;
   if (ready[1].revents) {
     std::uint64_t n = 0;
@@ -379,7 +414,7 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   }
   if (state_ == State::idle) return;
   if (mosquitto_want_write(mosq_)) {
-    begin_batch();   // acknowledgements are 4 bytes each
+    begin_batch();  // acknowledgements are 4 bytes each
     const int rc = mosquitto_loop_write(mosq_, 1);
     end_batch();
     if (rc != MOSQ_ERR_SUCCESS) return;
@@ -387,11 +422,13 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   if (state_ == State::idle) return;
   mosquitto_loop_misc(mosq_);
   if (state_ == State::handshake && now_ns() > handshake_until_ns_) {
-    closing_ = true;   // its callback has nothing to say of this
+    closing_ = true;  // its callback has nothing to say of this
     mosquitto_disconnect_v5(mosq_, 0, nullptr);
     if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
     closing_ = false;
-    failed({"bridge.silent", "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s", "is it an MQTT broker, and TLS only where `ca` is set?"});
+    failed({"bridge.silent",
+            "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s",
+            "is it an MQTT broker, and TLS only where `ca` is set?"});
   }
 }
 
@@ -405,17 +442,22 @@ void Link::stop(std::thread& owner, const std::atomic<bool>& ended) {
 
 bool Link::takes() const {
   if (state_ != State::connected || mosquitto_want_write(mosq_)) return false;
-  return waiting_.empty() || (waiting_.size() < most_unacknowledged && published_ - waiting_.front().published < numbers_until_reuse);
+  return waiting_.empty() ||
+         (waiting_.size() < most_unacknowledged && published_ - waiting_.front().published < numbers_until_reuse);
 }
 
 Result<int> Link::publish(const Outgoing& message) {
   Properties properties;
-  if (message.origin) mosquitto_property_add_string_pair(&properties.list, MQTT_PROP_USER_PROPERTY, "sonde-origin", message.origin->c_str());
+  if (message.origin)
+    mosquitto_property_add_string_pair(&properties.list, MQTT_PROP_USER_PROPERTY, "sonde-origin",
+                                       message.origin->c_str());
   if (message.correlation && !message.correlation->empty())
-    mosquitto_property_add_binary(&properties.list, MQTT_PROP_CORRELATION_DATA, message.correlation->data(), static_cast<std::uint16_t>(message.correlation->size()));
+    mosquitto_property_add_binary(&properties.list, MQTT_PROP_CORRELATION_DATA, message.correlation->data(),
+                                  static_cast<std::uint16_t>(message.correlation->size()));
   int mid = 0;
-  mosquitto_threaded_set(mosq_, false);   // written at once, into a corked socket
-  const int rc = mosquitto_publish_v5(mosq_, &mid, message.topic.c_str(), static_cast<int>(message.payload.size()), message.payload.data(), message.qos, message.retain, properties.list);
+  mosquitto_threaded_set(mosq_, false);  // written at once, into a corked socket
+  const int rc = mosquitto_publish_v5(mosq_, &mid, message.topic.c_str(), static_cast<int>(message.payload.size()),
+                                      message.payload.data(), message.qos, message.retain, properties.list);
   mosquitto_threaded_set(mosq_, true);
   if (rc == MOSQ_ERR_SUCCESS) {
     ++published_;
@@ -424,14 +466,16 @@ Result<int> Link::publish(const Outgoing& message) {
   }
   if (rc == MOSQ_ERR_NO_CONN || rc == MOSQ_ERR_CONN_LOST || rc == MOSQ_ERR_ERRNO) return mqtt_error("bridge.lost", rc);
   Error error = mqtt_error("bridge.refused_locally", rc);
-  error.what = "a message of " + std::to_string(message.payload.size()) + " bytes under " + message.topic.substr(0, 200) + ": " + error.what;
+  error.what = "a message of " + std::to_string(message.payload.size()) + " bytes under " +
+               message.topic.substr(0, 200) + ": " + error.what;
   return error;
 }
 
 Result<void> Link::subscribe(const std::string& filter, int qos) {
   // What we publish does not come back, and what was retained before we came is not news.
   int mid = 0;
-  const int rc = mosquitto_subscribe_v5(mosq_, &mid, filter.c_str(), qos, MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
+  const int rc = mosquitto_subscribe_v5(mosq_, &mid, filter.c_str(), qos,
+                                        MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
   if (rc) return mqtt_error("bridge.not_subscribed", rc);
   subscribing_[mid] = filter;
   return {};

@@ -1,7 +1,8 @@
 #pragma once
-/// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence) driven from one thread, with
-/// TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short, but that of libmosquitto for the resolver where TLS is spoken:
-/// it looks the name up once more by itself. Owner-thread; stop() from any.
+/// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence)
+/// driven from one thread, with TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short, but
+/// that of libmosquitto for the resolver where TLS is spoken: it looks the name up once more by itself. Owner-thread;
+/// stop() from any.
 
 #include <atomic>
 #include <cstdint>
@@ -27,15 +28,15 @@ struct LinkOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 1883;
   std::string user, password;
-  std::string ca, certificate, key;    ///< with `ca` it is TLS, and the broker's name is checked
-  std::string id;                      ///< of the client: its session at the broker outlives a cut
-  bool clean = false;                  ///< begin without what the session kept
+  std::string ca, certificate, key;  ///< with `ca` it is TLS, and the broker's name is checked
+  std::string id;                    ///< of the client: its session at the broker outlives a cut
+  bool clean = false;                ///< begin without what the session kept
 };
 
 struct Received {
-  std::string_view topic, payload, origin;     ///< origin: user property "sonde-origin"
+  std::string_view topic, payload, origin;  ///< origin: user property "sonde-origin"
   std::string response_topic, correlation;
-  double expiry_s = 0;                         ///< 0: not told
+  double expiry_s = 0;  ///< 0: not told
   bool retained = false;
 };
 
@@ -54,20 +55,22 @@ class Link {
     /// Before each connection: topic, payload, QoS, retained; an empty topic: none.
     std::function<void(std::string& topic, std::string& payload, int& qos, bool& retain)> will;
     std::function<void(bool session_present)> connected;
-    std::function<void(const std::string& filter, const Error&)> refused;   ///< the broker does not grant a subscription; the others stand
-    std::function<void(bool session_present)> subscribed;   ///< the broker has answered all that `connected` asked for; at once if that is nothing
-    std::function<void(const Error&)> lost;    ///< also of an attempt that failed
+    std::function<void(const std::string& filter, const Error&)>
+        refused;  ///< the broker does not grant a subscription; the others stand
+    std::function<void(bool session_present)>
+        subscribed;  ///< the broker has answered all that `connected` asked for; at once if that is nothing
+    std::function<void(const Error&)> lost;  ///< also of an attempt that failed
     std::function<void(const Received&)> message;
-    std::function<void()> dealt;               ///< after the messages of a turn, before the broker is told that they have come
-    std::function<void(int number, bool taken, const std::string& why)> acknowledged;   ///< of QoS 1 and 2
+    std::function<void()> dealt;  ///< after the messages of a turn, before the broker is told that they have come
+    std::function<void(int number, bool taken, const std::string& why)> acknowledged;  ///< of QoS 1 and 2
   };
   /// Errors: bridge.bad_tls (the files), bridge.mqtt.
   static Result<std::unique_ptr<Link>> make(const LinkOptions& options, Handlers handlers);
   ~Link();
 
   bool connected() const { return state_ == State::connected; }
-  /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to do, or until `wake_fd`
-  /// is readable (which is then read). `reads`: false leaves what comes at the broker.
+  /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to
+  /// do, or until `wake_fd` is readable (which is then read). `reads`: false leaves what comes at the broker.
   void turn(int timeout_ms, int wake_fd, bool reads = true);
   /// Whether the socket takes more now, and fewer than `most_unacknowledged` messages wait for their acknowledgement.
   bool takes() const;
@@ -81,7 +84,8 @@ class Link {
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
   /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
   void close(double s);
-  /// By another thread than the one that turns it: no new connection is begun, one that is being made is cut short. Returns when `ended`.
+  /// By another thread than the one that turns it: no new connection is begun, one that is being made is cut short.
+  /// Returns when `ended`.
   void stop(std::thread& owner, const std::atomic<bool>& ended);
 
  private:
@@ -102,18 +106,20 @@ class Link {
   std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
   double backoff_s_ = 0;
   std::uint64_t connects_ = 0, progress_ = 0;
-  std::map<int, std::string> subscribing_;   ///< filters of this connection that the broker has not answered, by the message's number
+  std::map<int, std::string>
+      subscribing_;  ///< filters of this connection that the broker has not answered, by the message's number
   bool session_present_ = false;
   struct Waiting {
     int number;
-    std::uint64_t published;           ///< how many had been when it was
+    std::uint64_t published;  ///< how many had been when it was
     bool taken;
   };
-  std::deque<Waiting> waiting_;        ///< of QoS 1 and 2, oldest first
+  std::deque<Waiting> waiting_;  ///< of QoS 1 and 2, oldest first
   std::uint64_t published_ = 0;
   bool closing_ = false, corked_ = false, reading_ = false;
   Error last_;
-  std::shared_ptr<Lookup> lookup_;     ///< of the broker's name: under way, or what came of it for the attempt that is being made
+  std::shared_ptr<Lookup>
+      lookup_;  ///< of the broker's name: under way, or what came of it for the attempt that is being made
   std::atomic<bool> stopping_{false}, connecting_{false};
 };
 

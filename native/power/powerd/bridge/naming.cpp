@@ -22,22 +22,25 @@ int digit(char c) {
 }
 
 std::string text_of(const Leaf& leaf) {
-  return std::visit([](const auto& is) -> std::string {
-    using T = std::remove_cvref_t<decltype(is)>;
-    if constexpr (std::same_as<T, std::string_view>) return std::string(is);
-    else if constexpr (std::same_as<T, bool>) return is ? "true" : "false";
-    else {
-      std::array<char, 32> text;
-      return {text.data(), std::to_chars(text.data(), text.data() + text.size(), is).ptr};
-    }
-  }, leaf);
+  return std::visit(
+      [](const auto& is) -> std::string {
+        using T = std::remove_cvref_t<decltype(is)>;
+        if constexpr (std::same_as<T, std::string_view>) return std::string(is);
+        else if constexpr (std::same_as<T, bool>) return is ? "true" : "false";
+        else {
+          std::array<char, 32> text;
+          return {text.data(), std::to_chars(text.data(), text.data() + text.size(), is).ptr};
+        }
+      },
+      leaf);
 }
 
 /// Seconds with as many digits as are needed, of whole ns.
 void append_seconds(std::int64_t ns, std::string& out) {
-  ns = std::max<std::int64_t>(ns, 0);   // what claims to be from before 1970 is of no clock
+  ns = std::max<std::int64_t>(ns, 0);  // what claims to be from before 1970 is of no clock
   std::array<char, 48> text;
-  const int n = std::snprintf(text.data(), text.size(), "%lld.%06lld", static_cast<long long>(ns / 1'000'000'000), static_cast<long long>(ns % 1'000'000'000 / 1000));
+  const int n = std::snprintf(text.data(), text.size(), "%lld.%06lld", static_cast<long long>(ns / 1'000'000'000),
+                              static_cast<long long>(ns % 1'000'000'000 / 1000));
   out.append(text.data(), static_cast<std::size_t>(n));
 }
 
@@ -108,14 +111,15 @@ void append_tag(std::string_view text, std::string& out) {
   }
 }
 
-std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t source_ns, std::string_view org, std::string_view cluster,
+std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t source_ns, std::string_view org,
+                   std::string_view cluster,
                    const std::function<void(std::string_view topic, std::string_view payload)>& message) {
   std::string topic = "org/", keys, when;
   append_tag(org, topic);
   topic += "/cluster/";
   append_tag(cluster, topic);
   for_each_key(type, payload, [&](std::string_view path, bus::Kind, const Leaf& leaf) {
-    if (path == "cluster") return;   // has its tag
+    if (path == "cluster") return;  // has its tag
     topic += '/';
     append_tag(path, topic);
     topic += '/';
@@ -134,7 +138,8 @@ std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t sourc
   std::size_t told = 0;
   std::string body;
   for_each_leaf(type, payload, '_', [&](std::string_view path, bus::Kind kind, const Leaf& leaf) {
-    if (path == "at_ns" || kind == bus::Kind::enumeration || kind == bus::Kind::string || kind == bus::Kind::char8) return;
+    if (path == "at_ns" || kind == bus::Kind::enumeration || kind == bus::Kind::string || kind == bus::Kind::char8)
+      return;
     if (const auto* number = std::get_if<double>(&leaf); number && !std::isfinite(*number)) return;
     topic.resize(before);
     append_tag(path, topic);

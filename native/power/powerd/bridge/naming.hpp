@@ -2,7 +2,8 @@
 /// How samples are called in MQTT. Any-thread.
 ///
 ///   sonde      PREFIX/TOPIC/KEY                                    one JSON object, the sample
-///   examon     org/PREFIX/cluster/C/node/KEY/plugin/sonde/chnl/data/METRIC     value;seconds since 1970, one message a metric
+///   examon     org/PREFIX/cluster/C/node/KEY/plugin/sonde/chnl/data/METRIC     value;seconds since 1970, one message a
+///                                                                              metric
 ///   sparkplug  sparkplug.hpp
 
 #include <functional>
@@ -27,9 +28,10 @@ void append_key(const bus::Type& type, bus::Bytes payload, std::string& out);
 /// Examon's tags: '+', '#', '/', blanks, control characters and what is no UTF-8 become '_'; "" becomes "_".
 void append_tag(std::string_view text, std::string& out);
 
-/// Examon's messages of a sample: numbers and booleans that are known (NaN is not told), in the order of the type. `source_ns` where the
-/// sample has no at_ns. `message(topic, payload)`. Returns how many.
-std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t source_ns, std::string_view org, std::string_view cluster,
+/// Examon's messages of a sample: numbers and booleans that are known (NaN is not told), in the order of the type.
+/// `source_ns` where the sample has no at_ns. `message(topic, payload)`. Returns how many.
+std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t source_ns, std::string_view org,
+                   std::string_view cluster,
                    const std::function<void(std::string_view topic, std::string_view payload)>& message);
 
 }  // namespace sonde::power::bridge

@@ -1,6 +1,6 @@
 #pragma once
-/// Samples on their way from the bus to MQTT: written one after the other into one piece of memory, so that none of them is an allocation.
-/// One thread puts, one takes.
+/// Samples on their way from the bus to MQTT: written one after the other into one piece of memory, so that none of
+/// them is an allocation. One thread puts, one takes.
 
 #include <algorithm>
 #include <cstring>
@@ -13,11 +13,11 @@ namespace sonde::power::bridge {
 
 /// Of a sample.
 struct Entry {
-  std::uint32_t topic = 0;             ///< index of the bridge's topics
-  std::uint32_t bytes = 0;             ///< of the payload
+  std::uint32_t topic = 0;  ///< index of the bridge's topics
+  std::uint32_t bytes = 0;  ///< of the payload
   std::int64_t source_ns = 0;
-  std::uint32_t tie = 0;               ///< among samples of one writer with one source_ns
-  bool gone = false;                   ///< its instance has no writer any more; only the key means something
+  std::uint32_t tie = 0;  ///< among samples of one writer with one source_ns
+  bool gone = false;      ///< its instance has no writer any more; only the key means something
   bus::Guid writer;
 };
 
@@ -42,7 +42,7 @@ class Outbox {
       head_ += sizeof oldest + oldest.bytes;
       ++dropped_;
     }
-    if (head_ > most_bytes_) {   // what was pushed out is moved over once in as many bytes as there is place for
+    if (head_ > most_bytes_) {  // what was pushed out is moved over once in as many bytes as there is place for
       bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(head_));
       head_ = 0;
     }

@@ -19,7 +19,8 @@ constexpr double default_deadline_s = 5, most_deadline_s = 60;
 constexpr std::size_t most_under_way = 256, remembered = 1024, most_reply_topic = 1024;
 
 std::string refusal(bus::ReplyCode code, const std::string& message) {
-  std::string out = "{\"code\":\"" + std::string(bus::name_of(code)) + "\",\"number\":" + std::to_string(static_cast<unsigned>(code)) + ",\"message\":";
+  std::string out = "{\"code\":\"" + std::string(bus::name_of(code)) +
+                    "\",\"number\":" + std::to_string(static_cast<unsigned>(code)) + ",\"message\":";
   append_text(message, out);
   return out + ",\"server\":\"\"}";
 }
@@ -48,7 +49,8 @@ struct Requests::Shared {
   std::function<void()> wake;
   Counts counts;
   std::size_t under_way = 0;
-  std::map<std::string, std::string> done;       ///< of services that set something: what was answered, by whole request; empty: not yet
+  std::map<std::string, std::string>
+      done;  ///< of services that set something: what was answered, by whole request; empty: not yet
   std::deque<std::string> order;
 
   void reply(Reply reply) {
@@ -60,8 +62,9 @@ struct Requests::Shared {
   }
 };
 
-std::unique_ptr<Requests> Requests::open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets, std::string why_not,
-                                         std::function<void()> wake, std::vector<Error>& troubles) {
+std::unique_ptr<Requests> Requests::open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets,
+                                         std::string why_not, std::function<void()> wake,
+                                         std::vector<Error>& troubles) {
   std::unique_ptr<Requests> out(new Requests);
   out->prefix_ = prefix;
   out->sets_ = sets;
@@ -109,7 +112,7 @@ std::deque<Reply> Requests::replies() {
 }
 
 Result<void> Requests::take(const Received& message) {
-  const auto count = [&](std::uint64_t Counts::*which) {
+  const auto count = [&](std::uint64_t Counts::* which) {
     const std::lock_guard lock(shared_->mutex);
     ++(shared_->counts.*which);
   };
@@ -126,19 +129,24 @@ Result<void> Requests::take(const Received& message) {
     rest.remove_prefix(slash + 1);
   }
   // Brokers deliver what was asked for; a broken one, or a topic of the bus called "request", anything below it.
-  if (levels.size() < 2 || levels.size() > 3) return unanswerable("a request to nobody: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET");
+  if (levels.size() < 2 || levels.size() > 3)
+    return unanswerable("a request to nobody: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET");
   Reply reply{message.response_topic, message.correlation, {}};
   if (levels.size() == 3 && message.response_topic.empty()) {
-    if (levels[2].empty()) return unanswerable("a request without an ID: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET/ID");
+    if (levels[2].empty())
+      return unanswerable("a request without an ID: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET/ID");
     reply.topic = prefix_ + "/reply/" + levels[0] + "/" + levels[1] + "/" + levels[2];
   } else if (message.response_topic.empty()) {
-    return unanswerable("a request without a response topic: " + shown(message.topic), "MQTT 5's response topic, or " + prefix_ + "/request/SERVICE/TARGET/ID");
+    return unanswerable("a request without a response topic: " + shown(message.topic),
+                        "MQTT 5's response topic, or " + prefix_ + "/request/SERVICE/TARGET/ID");
   }
   // A reply must not be what a bridge, or the broker, takes for something else.
-  if (reply.topic.size() > most_reply_topic || reply.topic.starts_with('$') || reply.topic.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
+  if (reply.topic.size() > most_reply_topic || reply.topic.starts_with('$') ||
+      reply.topic.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
       first_bad_utf8(reply.topic) != std::string::npos || reply.topic.starts_with("spBv1.0/") ||
       (reply.topic.starts_with(prefix_ + "/") && !reply.topic.starts_with(prefix_ + "/reply/")))
-    return unanswerable("the response topic is " + shown(reply.topic), "a topic of your own, or one below " + prefix_ + "/reply/");
+    return unanswerable("the response topic is " + shown(reply.topic),
+                        "a topic of your own, or one below " + prefix_ + "/reply/");
   const auto refuse = [&](bus::ReplyCode code, const Error& error) -> Result<void> {
     count(&Counts::refused);
     reply.payload = refusal(code, error.what + (error.hint.empty() ? "" : "; " + error.hint));
@@ -149,16 +157,25 @@ Result<void> Requests::take(const Received& message) {
   if (found == services_.end()) {
     std::vector<std::string> names;
     for (const auto& [name, service] : services_) names.push_back(name);
-    return refuse(bus::ReplyCode::not_found, {"bridge.unknown_service", "there is no service " + shown(levels[0]) + nearest(levels[0], names), "there are " + joined(names)});
+    return refuse(bus::ReplyCode::not_found,
+                  {"bridge.unknown_service", "there is no service " + shown(levels[0]) + nearest(levels[0], names),
+                   "there are " + joined(names)});
   }
   Service& service = found->second;
-  if (service.sets && !sets_) return refuse(bus::ReplyCode::denied, {"bridge.denied", found->first + " does not come by MQTT: " + why_not_, ""});
-  if (!service.client) return refuse(bus::ReplyCode::failed, {"bridge.not_served", found->first + " could not be opened on the bus", "see the bridge's log"});
+  if (service.sets && !sets_)
+    return refuse(bus::ReplyCode::denied, {"bridge.denied", found->first + " does not come by MQTT: " + why_not_, ""});
+  if (!service.client)
+    return refuse(bus::ReplyCode::failed,
+                  {"bridge.not_served", found->first + " could not be opened on the bus", "see the bridge's log"});
   bus::CallOptions options;
-  if (!levels[1].empty() && !level_text(levels[1], options.target)) return refuse(bus::ReplyCode::bad_request, {"bridge.bad_request", "the target is " + shown(levels[1]), "a name, with %XX for '/', '+', '#' and '%'"});
+  if (!levels[1].empty() && !level_text(levels[1], options.target))
+    return refuse(bus::ReplyCode::bad_request, {"bridge.bad_request", "the target is " + shown(levels[1]),
+                                                "a name, with %XX for '/', '+', '#' and '%'"});
   options.deadline_s = message.expiry_s > 0 ? std::min(message.expiry_s, most_deadline_s) : default_deadline_s;
   std::vector<std::byte> body;
-  if (auto fine = payload_of_json(*service.types.request, message.payload.empty() ? std::string_view("{}") : message.payload, body); !fine)
+  if (auto fine = payload_of_json(*service.types.request,
+                                  message.payload.empty() ? std::string_view("{}") : message.payload, body);
+      !fine)
     return refuse(bus::ReplyCode::bad_request, fine.error());
 
   std::string once;
@@ -166,7 +183,13 @@ Result<void> Requests::take(const Received& message) {
     const std::lock_guard lock(shared_->mutex);
     if (service.sets) {
       // QoS 1 may bring it twice: it is done once.
-      once.append(message.topic).append(1, '\0').append(reply.topic).append(1, '\0').append(reply.correlation).append(1, '\0').append(message.payload);
+      once.append(message.topic)
+          .append(1, '\0')
+          .append(reply.topic)
+          .append(1, '\0')
+          .append(reply.correlation)
+          .append(1, '\0')
+          .append(message.payload);
       if (const auto before = shared_->done.find(once); before != shared_->done.end()) {
         ++shared_->counts.repeated;
         if (before->second.empty()) return {};
@@ -177,7 +200,8 @@ Result<void> Requests::take(const Received& message) {
     }
     if (shared_->under_way >= most_under_way) {
       ++shared_->counts.refused;
-      reply.payload = refusal(bus::ReplyCode::busy, std::to_string(most_under_way) + " requests are under way; ask again");
+      reply.payload =
+          refusal(bus::ReplyCode::busy, std::to_string(most_under_way) + " requests are under way; ask again");
       shared_->replies.push_back(std::move(reply));
       return {};
     }
@@ -192,21 +216,26 @@ Result<void> Requests::take(const Received& message) {
     ++shared_->under_way;
     ++shared_->counts.asked;
   }
-  service.client->start(body, options, [shared = shared_, reply = std::move(reply), once, type = service.types.reply](Result<bus::Answer> answer) mutable {
-    if (answer) {
-      reply.payload = answer_json(*answer, type);
-    } else {
-      const auto code = answer.error().code == "bus.timed_out" ? bus::ReplyCode::expired : answer.error().code == "bus.busy" ? bus::ReplyCode::busy : bus::ReplyCode::failed;
-      reply.payload = refusal(code, answer.error().what);
-    }
-    {
-      const std::lock_guard lock(shared->mutex);
-      --shared->under_way;
-      ++shared->counts.answered;
-      if (const auto at = shared->done.find(once); !once.empty() && at != shared->done.end()) at->second = reply.payload;
-    }
-    shared->reply(std::move(reply));
-  });
+  service.client->start(body, options,
+                        [shared = shared_, reply = std::move(reply), once,
+                         type = service.types.reply](Result<bus::Answer> answer) mutable {
+                          if (answer) {
+                            reply.payload = answer_json(*answer, type);
+                          } else {
+                            const auto code = answer.error().code == "bus.timed_out" ? bus::ReplyCode::expired
+                                              : answer.error().code == "bus.busy"    ? bus::ReplyCode::busy
+                                                                                     : bus::ReplyCode::failed;
+                            reply.payload = refusal(code, answer.error().what);
+                          }
+                          {
+                            const std::lock_guard lock(shared->mutex);
+                            --shared->under_way;
+                            ++shared->counts.answered;
+                            if (const auto at = shared->done.find(once); !once.empty() && at != shared->done.end())
+                              at->second = reply.payload;
+                          }
+                          shared->reply(std::move(reply));
+                        });
   return {};
 }
 

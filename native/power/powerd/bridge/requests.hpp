@@ -1,6 +1,6 @@
 #pragma once
-/// Requests that come by MQTT, asked on the bus, and their replies. Nothing waits here: replies come from the clients' threads and lie in a
-/// queue until the bridge's own takes them.
+/// Requests that come by MQTT, asked on the bus, and their replies. Nothing waits here: replies come from the clients'
+/// threads and lie in a queue until the bridge's own takes them.
 
 #include <deque>
 #include <functional>
@@ -25,15 +25,16 @@ class Requests {
   struct Counts {
     std::uint64_t asked = 0, answered = 0, refused = 0, repeated = 0;
   };
-  /// `sets`: whether services that set something are served as well; where not, `why_not` is what who asks is told. `wake`: a reply is there.
-  static std::unique_ptr<Requests> open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets, std::string why_not,
-                                        std::function<void()> wake, std::vector<Error>& troubles);
+  /// `sets`: whether services that set something are served as well; where not, `why_not` is what who asks is told.
+  /// `wake`: a reply is there.
+  static std::unique_ptr<Requests> open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets,
+                                        std::string why_not, std::function<void()> wake, std::vector<Error>& troubles);
   /// Calls that are under way are given up.
   ~Requests();
 
   std::vector<std::string> filters() const;
-  /// A message under PREFIX/request/. What is wrong with it is told in the reply, and returned: bridge.bad_request (nobody can be answered),
-  /// and the codes of payload_of_json().
+  /// A message under PREFIX/request/. What is wrong with it is told in the reply, and returned: bridge.bad_request
+  /// (nobody can be answered), and the codes of payload_of_json().
   Result<void> take(const Received& message);
   /// Replies that are there now.
   std::deque<Reply> replies();

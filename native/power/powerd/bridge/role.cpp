@@ -25,8 +25,10 @@ constexpr double counts_every_s = 10, end_within_s = 2;
 
 /// Errors of what was asked for; the rest are the machine's or the bus's.
 bool asked_wrong(const std::string& code) {
-  for (const char* own : {"bridge.unknown_topic", "bridge.no_topics", "bridge.bad_prefix", "bridge.bad_broker", "bridge.plain_password", "bridge.open_password", "bridge.no_file",
-                          "bridge.bad_tls", "bridge.bad_token", "bus.bad_profile", "bus.unknown_key", "bus.no_file", "bus.bad_idl", "bus.no_profile", "bus.unknown_topic", "bus.unprotected"})
+  for (const char* own :
+       {"bridge.unknown_topic", "bridge.no_topics", "bridge.bad_prefix", "bridge.bad_broker", "bridge.plain_password",
+        "bridge.open_password", "bridge.no_file", "bridge.bad_tls", "bridge.bad_token", "bus.bad_profile",
+        "bus.unknown_key", "bus.no_file", "bus.bad_idl", "bus.no_profile", "bus.unknown_topic", "bus.unprotected"})
     if (code == own) return true;
   return false;
 }
@@ -39,7 +41,9 @@ Result<std::unique_ptr<service::Http>> page(const BridgeConfig& config, std::fun
     return Error{"bridge.bad_metrics", "metrics is '" + config.metrics + "'", "HOST:PORT"};
   if (!config.metrics_token_file.empty()) {
     std::ifstream in(config.metrics_token_file);
-    if (!std::getline(in, http.token) || http.token.empty()) return Error{"bridge.bad_token", config.metrics_token_file + " has no token in its first line", "write one there"};
+    if (!std::getline(in, http.token) || http.token.empty())
+      return Error{"bridge.bad_token", config.metrics_token_file + " has no token in its first line",
+                   "write one there"};
   }
   return service::Http::start(http, std::move(metrics));
 }
@@ -66,7 +70,8 @@ int run_mqtt_bridge(const Config& config, const Options& options) {
   bool ending = false;
   std::thread teller([&] {
     std::unique_lock lock(mutex);
-    while (!end.wait_for(lock, std::chrono::duration<double>(counts_every_s), [&] { return ending; })) std::cout << running.counts("counts") + "\n" << std::flush;
+    while (!end.wait_for(lock, std::chrono::duration<double>(counts_every_s), [&] { return ending; }))
+      std::cout << running.counts("counts") + "\n" << std::flush;
   });
   service::wait_for_end(options.signals, options.with_parent);
   service::notify("STOPPING=1");

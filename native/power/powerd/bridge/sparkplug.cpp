@@ -14,14 +14,16 @@ namespace {
 
 // Numbers of fields in sparkplug_b.proto, and of data types in the specification, section 6.4.16.
 namespace field {
-constexpr std::uint32_t timestamp = 1, metrics = 2, seq = 3;                                                     // Payload
-constexpr std::uint32_t name = 1, alias = 2, at = 3, datatype = 4, is_null = 7;                                   // Metric
-constexpr std::uint32_t int_value = 10, long_value = 11, float_value = 12, double_value = 13, boolean_value = 14, string_value = 15;
+constexpr std::uint32_t timestamp = 1, metrics = 2, seq = 3;                     // Payload
+constexpr std::uint32_t name = 1, alias = 2, at = 3, datatype = 4, is_null = 7;  // Metric
+constexpr std::uint32_t int_value = 10, long_value = 11, float_value = 12, double_value = 13, boolean_value = 14,
+                        string_value = 15;
 }  // namespace field
 namespace datatype {
-constexpr std::uint32_t int8 = 1, int16 = 2, int32 = 3, int64 = 4, uint8 = 5, uint16 = 6, uint32 = 7, uint64 = 8, float32 = 9, float64 = 10, boolean = 11, string = 12;
+constexpr std::uint32_t int8 = 1, int16 = 2, int32 = 3, int64 = 4, uint8 = 5, uint16 = 6, uint32 = 7, uint64 = 8,
+                        float32 = 9, float64 = 10, boolean = 11, string = 12;
 }  // namespace datatype
-constexpr std::size_t most_metrics = 1u << 20;         ///< of all devices that live
+constexpr std::size_t most_metrics = 1u << 20;  ///< of all devices that live
 constexpr std::string_view rebirth = "Node Control/Rebirth";
 constexpr std::uint64_t rebirth_alias = 0;
 
@@ -38,8 +40,7 @@ void bytes(std::uint32_t field, std::string_view value, std::string& out) {
   varint(value.size(), out);
   out += value;
 }
-template <typename T>
-void fixed(std::uint32_t field, T value, std::string& out) {
+template <typename T> void fixed(std::uint32_t field, T value, std::string& out) {
   static_assert(std::endian::native == std::endian::little);
   varint(field << 3 | (sizeof(T) == 8 ? 1 : 5), out);
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -53,7 +54,9 @@ std::uint32_t datatype_of(bus::Kind kind) {
     case Kind::int16: return datatype::int16;
     case Kind::int32: return datatype::int32;
     case Kind::int64: return datatype::int64;
-    case Kind::octet: case Kind::uint8: case Kind::char8: return datatype::uint8;
+    case Kind::octet:
+    case Kind::uint8:
+    case Kind::char8: return datatype::uint8;
     case Kind::uint16: return datatype::uint16;
     case Kind::uint32: return datatype::uint32;
     case Kind::uint64: return datatype::uint64;
@@ -63,12 +66,13 @@ std::uint32_t datatype_of(bus::Kind kind) {
   }
 }
 
-/// The value's field. Signed numbers are carried as their two's complement: in int_value to 32 bits, in long_value with 64.
+/// The value's field. Signed numbers are carried as their two's complement: in int_value to 32 bits, in long_value with
+/// 64.
 void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
   if (const auto* flag = std::get_if<bool>(&leaf)) return number(field::boolean_value, *flag, out);
   if (const auto* text = std::get_if<std::string_view>(&leaf)) {
     if (first_bad_utf8(*text) == text->npos) return bytes(field::string_value, *text, out);
-    std::string mended;   // a reader may refuse the whole message for one string of protobuf that is no UTF-8
+    std::string mended;  // a reader may refuse the whole message for one string of protobuf that is no UTF-8
     append_utf8(*text, mended);
     return bytes(field::string_value, mended, out);
   }
@@ -77,7 +81,9 @@ void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
     if (kind == bus::Kind::float32) return fixed(field::float_value, static_cast<float>(*real), out);
     return fixed(field::double_value, *real, out);
   }
-  const std::uint64_t value = std::holds_alternative<std::int64_t>(leaf) ? static_cast<std::uint64_t>(std::get<std::int64_t>(leaf)) : std::get<std::uint64_t>(leaf);
+  const std::uint64_t value = std::holds_alternative<std::int64_t>(leaf)
+                                  ? static_cast<std::uint64_t>(std::get<std::int64_t>(leaf))
+                                  : std::get<std::uint64_t>(leaf);
   if (kind == bus::Kind::int64 || kind == bus::Kind::uint64) return number(field::long_value, value, out);
   number(field::int_value, value & 0xffffffff, out);
 }
@@ -202,12 +208,19 @@ std::string Sparkplug::device_of(const bus::Type& type, bus::Bytes payload) {
   for_each_key(type, payload, [&](std::string_view, bus::Kind, const Leaf& leaf) {
     if (!name.empty()) name += '.';
     if (const auto* text = std::get_if<std::string_view>(&leaf)) append_tag(*text, name);
-    else std::visit([&](const auto& is) { if constexpr (!std::same_as<std::remove_cvref_t<decltype(is)>, std::string_view>) name += std::to_string(is); }, leaf);
+    else
+      std::visit(
+          [&](const auto& is) {
+            if constexpr (!std::same_as<std::remove_cvref_t<decltype(is)>, std::string_view>)
+              name += std::to_string(is);
+          },
+          leaf);
   });
   return name;
 }
 
-void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send) {
+void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms,
+                     const Send& send) {
   const std::string name = device_of(type, payload);
   Device& device = devices_[name];
   bool born = device.born;

@@ -1,8 +1,10 @@
 #pragma once
-/// Sparkplug B 3.0 (Eclipse): the few fields of its protobuf payload, and the state of an edge node with its devices. Owner-thread.
+/// Sparkplug B 3.0 (Eclipse): the few fields of its protobuf payload, and the state of an edge node with its devices.
+/// Owner-thread.
 ///
 ///   spBv1.0/GROUP/NBIRTH/NODE           the bridge, on each connection; NDEATH is its last will
-///   spBv1.0/GROUP/DBIRTH/NODE/DEVICE    what a device measures: names, aliases, types, values. DEVICE is the sample's key
+///   spBv1.0/GROUP/DBIRTH/NODE/DEVICE    what a device measures: names, aliases, types, values. DEVICE is the sample's
+///                                       key
 ///   spBv1.0/GROUP/DDATA/NODE/DEVICE     aliases and values; NDATA of samples without a key
 ///   spBv1.0/GROUP/NCMD/NODE             "Node Control/Rebirth" is obeyed, and nothing else
 
@@ -31,22 +33,24 @@ class Sparkplug {
 
   /// On a new connection, and whenever an application asks for it: the node's birth, then those of all devices.
   void birth(std::uint64_t bd_seq, std::int64_t now_ms, const Send& send);
-  /// A sample: DDATA, or where it brings metrics or a device that is not born yet first the birth. Metrics are called TOPIC/FIELD….
+  /// A sample: DDATA, or where it brings metrics or a device that is not born yet first the birth. Metrics are called
+  /// TOPIC/FIELD….
   void data(std::string_view topic, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send);
   /// What the device of a sample is called: its key. Empty: it has none.
   static std::string device_of(const bus::Type& type, bus::Bytes payload);
-  /// The device is gone: its liveliness was lost, or it was disposed. Its metrics are forgotten: what comes back is born anew.
+  /// The device is gone: its liveliness was lost, or it was disposed. Its metrics are forgotten: what comes back is
+  /// born anew.
   void device_death(std::string_view device, std::int64_t now_ms, const Send& send);
   /// Whether an NCMD's payload asks for a rebirth; anything else in it, also what is no protobuf, is false.
   bool asks_rebirth(std::string_view payload) const;
   std::size_t devices() const { return devices_.size(); }
-  std::uint64_t refused() const { return refused_; }    ///< metrics beyond the bound
+  std::uint64_t refused() const { return refused_; }  ///< metrics beyond the bound
 
  private:
   struct Metric {
     std::uint64_t alias = 0;
     std::uint32_t datatype = 0;
-    std::string body;                 ///< the value's protobuf field as it was last
+    std::string body;  ///< the value's protobuf field as it was last
   };
   struct Device {
     bool born = false;
@@ -59,8 +63,8 @@ class Sparkplug {
   void finish(std::string& payload);
 
   std::string group_, node_;
-  std::map<std::string, Device, std::less<>> devices_;   ///< "" is the node itself
-  std::size_t metrics_ = 0;                              ///< of all devices
+  std::map<std::string, Device, std::less<>> devices_;  ///< "" is the node itself
+  std::size_t metrics_ = 0;                             ///< of all devices
   std::uint64_t next_alias_ = 1, bd_seq_ = 0, refused_ = 0;
   std::uint8_t seq_ = 0;
 };

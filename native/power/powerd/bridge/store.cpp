@@ -47,7 +47,8 @@ std::string record(std::uint64_t number, const Store::Message* message) {
 }
 
 Error failed(const char* code, const std::string& path, const char* what) {
-  return {code, path + ": " + what + ": " + std::strerror(errno), "[mqtt-bridge] state names a folder that the bridge may write, on a disk that is not full"};
+  return {code, path + ": " + what + ": " + std::strerror(errno),
+          "[mqtt-bridge] state names a folder that the bridge may write, on a disk that is not full"};
 }
 
 bool write_all(int fd, std::string_view bytes) {
@@ -60,7 +61,9 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-std::size_t cost(const Store::Message& message) { return sizeof(Head) + message.topic.size() + message.origin.size() + message.payload.size(); }
+std::size_t cost(const Store::Message& message) {
+  return sizeof(Head) + message.topic.size() + message.origin.size() + message.payload.size();
+}
 
 }  // namespace
 
@@ -76,7 +79,7 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::size_t 
     if (n < 0) return failed("bridge.state", path, "cannot be read");
     if (n == 0) break;
     all.append(part, static_cast<std::size_t>(n));
-    if (all.size() > 4 * most_bytes + (64u << 20)) break;   // not a file of ours
+    if (all.size() > 4 * most_bytes + (64u << 20)) break;  // not a file of ours
   }
   std::string_view left = all;
   while (left.size() >= sizeof(Head)) {
@@ -87,7 +90,8 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::size_t 
     const std::string_view text = left.substr(sizeof head, body);
     if (head.check != check(head, text)) break;
     if (head.mark == message_mark) {
-      Message message{std::string(text.substr(0, head.topic)), std::string(text.substr(head.topic, head.origin)), std::string(text.substr(head.topic + head.origin))};
+      Message message{std::string(text.substr(0, head.topic)), std::string(text.substr(head.topic, head.origin)),
+                      std::string(text.substr(head.topic + head.origin))};
       store->bytes_ += cost(message);
       store->waiting_.emplace(head.number, std::move(message));
     } else if (const auto found = store->waiting_.find(head.number); found != store->waiting_.end()) {
@@ -108,7 +112,7 @@ Store::~Store() {
 Result<void> Store::write(const std::string& bytes) {
   if (!write_all(fd_, bytes)) {
     const Error error = failed("bridge.store_failed", path_, "cannot be written");
-    (void)!::ftruncate(fd_, static_cast<off_t>(file_bytes_));   // half a record would hide those behind it
+    (void)!::ftruncate(fd_, static_cast<off_t>(file_bytes_));  // half a record would hide those behind it
     return error;
   }
   file_bytes_ += bytes.size();
@@ -120,7 +124,9 @@ Result<void> Store::put(const Message& message, std::uint64_t& number) {
   number = 0;
   const std::size_t need = cost(message);
   if (bytes_ + need > most_bytes_)
-    return Error{"bridge.store_full", "control messages that the broker has not taken fill " + std::to_string(bytes_) + " bytes", std::to_string(most_bytes_) + " are allowed: [mqtt-bridge] store"};
+    return Error{"bridge.store_full",
+                 "control messages that the broker has not taken fill " + std::to_string(bytes_) + " bytes",
+                 std::to_string(most_bytes_) + " are allowed: [mqtt-bridge] store"};
   number = next_++;
   bytes_ += need;
   waiting_.emplace(number, message);

@@ -1,6 +1,6 @@
 #pragma once
-/// What a bridge keeps on disk, so that it survives its own kill -9 and a broker that is away: control messages that the broker has not
-/// acknowledged, and which messages have come already. Owner-thread.
+/// What a bridge keeps on disk, so that it survives its own kill -9 and a broker that is away: control messages that
+/// the broker has not acknowledged, and which messages have come already. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace sonde::power::bridge {
 
-/// A file to which messages and acknowledgements are appended; it is written anew when it has grown to twice its bound. What a crash cut
-/// off at its end is left out.
+/// A file to which messages and acknowledgements are appended; it is written anew when it has grown to twice its bound.
+/// What a crash cut off at its end is left out.
 class Store {
  public:
   struct Message {
@@ -24,8 +24,8 @@ class Store {
   static Result<std::unique_ptr<Store>> open(const std::string& path, std::size_t most_bytes);
   ~Store();
 
-  /// It is on disk after the next sync(). Errors: bridge.store_full (what waits for the broker has no more place), bridge.store_failed (the
-  /// disk: the message is kept in memory all the same, and `number` given).
+  /// It is on disk after the next sync(). Errors: bridge.store_full (what waits for the broker has no more place),
+  /// bridge.store_failed (the disk: the message is kept in memory all the same, and `number` given).
   Result<void> put(const Message& message, std::uint64_t& number);
   /// Errors: bridge.store_failed.
   Result<void> sync();
@@ -47,7 +47,8 @@ class Store {
   bool dirty_ = false;
 };
 
-/// The last 2^18 messages that came, by hash: a ring in a mapped file, which outlives the process without a system call a message.
+/// The last 2^18 messages that came, by hash: a ring in a mapped file, which outlives the process without a system call
+/// a message.
 class Seen {
  public:
   /// In memory alone where the file cannot be had: `why` then says so.
@@ -55,7 +56,8 @@ class Seen {
   ~Seen();
   /// Whether it has been remembered.
   bool known(std::string_view origin, std::string_view topic) const;
-  /// When it has been dealt with, and not before: what is remembered is dropped if it comes again, also by the next process.
+  /// When it has been dealt with, and not before: what is remembered is dropped if it comes again, also by the next
+  /// process.
   void remember(std::string_view origin, std::string_view topic);
 
  private:
@@ -76,7 +78,7 @@ class Seen {
 
   File* file_ = nullptr;
   bool mapped_ = false;
-  std::vector<std::uint32_t> slots_;   ///< 1 + place; 0: none. Linear probing
+  std::vector<std::uint32_t> slots_;  ///< 1 + place; 0: none. Linear probing
 };
 
 }  // namespace sonde::power::bridge

@@ -1,5 +1,6 @@
 #pragma once
-/// Goes through a sample field by field, by its type, without making values of it: for JSON, for metrics, for keys. Any-thread.
+/// Goes through a sample field by field, by its type, without making values of it: for JSON, for metrics, for keys.
+/// Any-thread.
 
 #include <cstdint>
 #include <string>
@@ -14,12 +15,11 @@ namespace sonde::power::bridge {
 /// A field that has no fields. Enumerations are their name, chars their code.
 using Leaf = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
-inline constexpr std::size_t most_leaves = 4096;       ///< of one sample, that become metrics; the rest is left out
+inline constexpr std::size_t most_leaves = 4096;  ///< of one sample, that become metrics; the rest is left out
 
-/// Calls `leaf(path, kind, value)` for each leaf of a payload that has passed verify(). Parts of the path are separated by `separator`;
-/// elements of a sequence are called by their field "name" where they have one, else by their number.
-template <typename F>
-class Leaves {
+/// Calls `leaf(path, kind, value)` for each leaf of a payload that has passed verify(). Parts of the path are separated
+/// by `separator`; elements of a sequence are called by their field "name" where they have one, else by their number.
+template <typename F> class Leaves {
  public:
   Leaves(bus::Bytes payload, char separator, F& leaf) : in_(payload), separator_(separator), leaf_(leaf) {}
 
@@ -51,7 +51,9 @@ class Leaves {
     using bus::Kind;
     switch (type.kind) {
       case Kind::boolean: return emit(type.kind, in_.get_bool());
-      case Kind::octet: case Kind::uint8: case Kind::char8: return emit(type.kind, std::uint64_t{in_.get<std::uint8_t>()});
+      case Kind::octet:
+      case Kind::uint8:
+      case Kind::char8: return emit(type.kind, std::uint64_t{in_.get<std::uint8_t>()});
       case Kind::uint16: return emit(type.kind, std::uint64_t{in_.get<std::uint16_t>()});
       case Kind::uint32: return emit(type.kind, std::uint64_t{in_.get<std::uint32_t>()});
       case Kind::uint64: return emit(type.kind, in_.get<std::uint64_t>());
@@ -68,10 +70,11 @@ class Leaves {
           if (e.value == number) return emit(type.kind, std::string_view(e.name));
         return;
       }
-      case Kind::sequence: case Kind::array: {
+      case Kind::sequence:
+      case Kind::array: {
         const std::uint32_t n = type.kind == Kind::array ? type.bound : in_.get_length(type.bound, 1);
-        const bool named = type.element->kind == Kind::structure && !type.element->fields.empty() && type.element->fields[0].name == "name" &&
-                           type.element->fields[0].type->kind == Kind::string;
+        const bool named = type.element->kind == Kind::structure && !type.element->fields.empty() &&
+                           type.element->fields[0].name == "name" && type.element->fields[0].type->kind == Kind::string;
         for (std::uint32_t k = 0; k < n && in_.ok(); ++k) {
           std::size_t before = 0;
           if (named) {
@@ -97,14 +100,12 @@ class Leaves {
   bool quiet_ = false;
 };
 
-template <typename F>
-void for_each_leaf(const bus::Type& type, bus::Bytes payload, char separator, F leaf) {
+template <typename F> void for_each_leaf(const bus::Type& type, bus::Bytes payload, char separator, F leaf) {
   Leaves<F>(payload, separator, leaf).structure(type, SIZE_MAX, false);
 }
 
 /// The same of the fields that are the key, and no further than to the last of them.
-template <typename F>
-void for_each_key(const bus::Type& type, bus::Bytes payload, F leaf) {
+template <typename F> void for_each_key(const bus::Type& type, bus::Bytes payload, F leaf) {
   std::size_t fields = 0;
   for (std::size_t k = 0; k < type.fields.size(); ++k)
     if (type.fields[k].key) fields = k + 1;

@@ -1,5 +1,6 @@
-// The plug-in that HDF5 finds in HDF5_PLUGIN_PATH. The connector itself is in a library of its own for each version of HDF5
-// (sonde-h5-2.0.so …), because its tables differ between them; this one needs no HDF5 to be loaded and picks the one that fits.
+// The plug-in that HDF5 finds in HDF5_PLUGIN_PATH. The connector itself is in a library of its own for each version of
+// HDF5 (sonde-h5-2.0.so …), because its tables differ between them; this one needs no HDF5 to be loaded and picks the
+// one that fits.
 //
 // Two libraries, too, because of Python: it loads libhdf5 so that nobody else sees its names, and the connector's
 // references to HDF5's variables are resolved before any of its own code could change that. Here they can be: the
@@ -71,9 +72,11 @@ const void* load() {
   const auto file = folder + "/sonde-h5-" + std::to_string(major) + "." + std::to_string(minor) + ".so";
   void* const connector = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!connector) {
-    std::fprintf(stderr, "sonde: no HDF5 connector for HDF5 %u.%u.%u (built: %s)\n  %s\n"
-                         "  hint: use an h5py with one of those versions, or build sonde with -DSONDE_HDF5_INCLUDE=<folder of hdf5.h>\n",
-                 major, minor, release, versions_built(folder).c_str(), dlerror());
+    std::fprintf(
+        stderr,
+        "sonde: no HDF5 connector for HDF5 %u.%u.%u (built: %s)\n  %s\n"
+        "  hint: use an h5py with one of those versions, or build sonde with -DSONDE_HDF5_INCLUDE=<folder of hdf5.h>\n",
+        major, minor, release, versions_built(folder).c_str(), dlerror());
     return nullptr;
   }
   using Get = const void* (*)();

@@ -49,13 +49,9 @@ struct FreeInfo {
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
 struct CloseFid {
-  template <typename T>
-  void operator()(T* object) const {
-    fi_close(&object->fid);
-  }
+  template <typename T> void operator()(T* object) const { fi_close(&object->fid); }
 };
-template <typename T>
-using Fid = std::unique_ptr<T, CloseFid>;
+template <typename T> using Fid = std::unique_ptr<T, CloseFid>;
 
 Info hints_for(Style style, bool rma) {
   Info hints(fi_allocinfo());
@@ -71,7 +67,7 @@ Info hints_for(Style style, bool rma) {
 }
 
 std::string pid_namespace() {
-  struct stat status {};
+  struct stat status{};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? std::to_string(status.st_ino) : "0";
 }
 
@@ -116,7 +112,10 @@ class FabricPort final : public Port {
     if (only_local(options_.provider)) {
       counted_ = true;
       if (++shm_ports > shm_ports_max)
-        return Error{"store.fabric", "this process has " + std::to_string(shm_ports_max) + " connections over shared memory already, each of 8 MB", ""};
+        return Error{"store.fabric",
+                     "this process has " + std::to_string(shm_ports_max) +
+                         " connections over shared memory already, each of 8 MB",
+                     ""};
     }
     auto info = find();
     if (!info) return info.error();
@@ -153,7 +152,8 @@ class FabricPort final : public Port {
       return failed(options_.provider, "say its address", r);
     name.resize(size);
     if (info_->addr_format == FI_ADDR_STR)
-      if (const auto end = std::find(name.begin(), name.end(), std::byte{0}); end != name.end()) name.erase(end + 1, name.end());
+      if (const auto end = std::find(name.begin(), name.end(), std::byte{0}); end != name.end())
+        name.erase(end + 1, name.end());
     return name;
   }
 
@@ -185,7 +185,8 @@ class FabricPort final : public Port {
   }
 
   Result<void> accept() override {
-    if (const int r = fi_accept(endpoint_.get(), nullptr, 0)) return failed(options_.provider, "accept a connection", r);
+    if (const int r = fi_accept(endpoint_.get(), nullptr, 0))
+      return failed(options_.provider, "accept a connection", r);
     return {};
   }
 
@@ -204,7 +205,9 @@ class FabricPort final : public Port {
     const auto* entry = reinterpret_cast<const fi_eq_cm_entry*>(space);
     if (kind == FI_CONNREQ) {
       request_.reset(entry->info);
-      const std::size_t bytes = static_cast<std::size_t>(n) > sizeof(fi_eq_cm_entry) ? static_cast<std::size_t>(n) - sizeof(fi_eq_cm_entry) : 0;
+      const std::size_t bytes = static_cast<std::size_t>(n) > sizeof(fi_eq_cm_entry)
+                                    ? static_cast<std::size_t>(n) - sizeof(fi_eq_cm_entry)
+                                    : 0;
       token_.assign(space + sizeof(fi_eq_cm_entry), space + sizeof(fi_eq_cm_entry) + bytes);
       if (token) *token = token_;
       return Event::request;
@@ -243,7 +246,8 @@ class FabricPort final : public Port {
   }
 
   ssize_t receive(void* memory, std::size_t bytes, const Region* region, Context* context) override {
-    return fi_recv(endpoint_.get(), memory, bytes, region ? region->descriptor : nullptr, FI_ADDR_UNSPEC, &context->space);
+    return fi_recv(endpoint_.get(), memory, bytes, region ? region->descriptor : nullptr, FI_ADDR_UNSPEC,
+                   &context->space);
   }
 
   ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) override {
@@ -256,9 +260,12 @@ class FabricPort final : public Port {
     return fi_sendmsg(endpoint_.get(), &message, completes ? FI_COMPLETION : 0);
   }
 
-  ssize_t inject(const void* memory, std::size_t bytes) override { return fi_inject(endpoint_.get(), memory, bytes, peer_); }
+  ssize_t inject(const void* memory, std::size_t bytes) override {
+    return fi_inject(endpoint_.get(), memory, bytes, peer_);
+  }
 
-  ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
+  ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key,
+               Context* context) override {
     std::size_t bytes = 0;
     for (std::size_t k = 0; k < n; ++k) bytes += pieces[k].iov_len;
     const fi_rma_iov remote{address, bytes, key};
@@ -282,7 +289,8 @@ class FabricPort final : public Port {
       entry.err_data = data;
       entry.err_data_size = sizeof data;
       if (fi_cq_readerr(queue_.get(), &entry, 0) != 1) return 0;
-      done[0] = {static_cast<Context*>(entry.op_context), 0, entry.err ? entry.err : FI_EIO, queue_error(queue_.get(), entry)};
+      done[0] = {static_cast<Context*>(entry.op_context), 0, entry.err ? entry.err : FI_EIO,
+                 queue_error(queue_.get(), entry)};
       return 1;
     }
     if (got <= 0) {
@@ -321,7 +329,8 @@ class FabricPort final : public Port {
     if (!only_local(options_.provider)) return;
     const auto own = address();
     if (!own) return;
-    std::string name(reinterpret_cast<const char*>((*own).data()), ::strnlen(reinterpret_cast<const char*>((*own).data()), (*own).size()));
+    std::string name(reinterpret_cast<const char*>((*own).data()),
+                     ::strnlen(reinterpret_cast<const char*>((*own).data()), (*own).size()));
     if (const std::size_t scheme = name.find("://"); scheme != std::string::npos) name.erase(0, scheme + 3);
     if (name.starts_with(shm_prefix)) ::shm_unlink(name.c_str());
   }
@@ -357,7 +366,8 @@ class FabricPort final : public Port {
     if (r) return failed(options_.provider, "offer what is needed here", r);
     // A name also matches those layered above it.
     for (const fi_info* info = list.get(); info; info = info->next)
-      if (info->fabric_attr->prov_name && options_.provider == info->fabric_attr->prov_name) return Info(fi_dupinfo(info));
+      if (info->fabric_attr->prov_name && options_.provider == info->fabric_attr->prov_name)
+        return Info(fi_dupinfo(info));
     return failed(options_.provider, "offer what is needed here", -FI_ENODATA);
   }
 
@@ -382,7 +392,8 @@ class FabricPort final : public Port {
 
   Result<void> listen() {
     fid_pep* listener = nullptr;
-    if (const int r = fi_passive_ep(fabric_.get(), info_.get(), &listener, nullptr)) return failed(options_.provider, "listen", r);
+    if (const int r = fi_passive_ep(fabric_.get(), info_.get(), &listener, nullptr))
+      return failed(options_.provider, "listen", r);
     listener_.reset(listener);
     if (const int r = fi_pep_bind(listener, &events_->fid, 0)) return failed(options_.provider, "listen", r);
     if (const int r = fi_listen(listener)) return failed(options_.provider, "listen", r);
@@ -392,15 +403,16 @@ class FabricPort final : public Port {
   Result<void> open_domain() {
     fid_domain* domain = nullptr;
     fi_info* info = request_ ? request_.get() : info_.get();
-    if (const int r = fi_domain(fabric_.get(), info, &domain, nullptr)) return failed(options_.provider, "open a domain", r);
+    if (const int r = fi_domain(fabric_.get(), info, &domain, nullptr))
+      return failed(options_.provider, "open a domain", r);
     domain_.reset(domain);
     fi_cq_attr attributes{};
     attributes.size = queue_entries;
     attributes.format = FI_CQ_FORMAT_MSG;
     fid_cq* queue = nullptr;
-    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17). The descriptor of
-    // another queue, which nothing ever completes on, covers the domain's progress as well; and that costs no signal for
-    // each completion.
+    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17). The descriptor
+    // of another queue, which nothing ever completes on, covers the domain's progress as well; and that costs no signal
+    // for each completion.
     const bool by_progress = options_.provider == "net" && find_progress();
     if (!by_progress) {
       attributes.wait_obj = FI_WAIT_FD;
@@ -417,7 +429,8 @@ class FabricPort final : public Port {
     }
     if (!queue) {
       attributes.wait_obj = FI_WAIT_NONE;
-      if (const int r = fi_cq_open(domain, &attributes, &queue, nullptr)) return failed(options_.provider, "open a completion queue", r);
+      if (const int r = fi_cq_open(domain, &attributes, &queue, nullptr))
+        return failed(options_.provider, "open a completion queue", r);
       waiting_ = by_progress ? Wait::progress : Wait::none;
       fd_ = by_progress ? progress_fd_ : -1;
     }
@@ -438,16 +451,19 @@ class FabricPort final : public Port {
 
   Result<void> open_endpoint(fi_info* info) {
     fid_ep* endpoint = nullptr;
-    if (const int r = fi_endpoint(domain_.get(), info, &endpoint, nullptr)) return failed(options_.provider, "open an endpoint", r);
+    if (const int r = fi_endpoint(domain_.get(), info, &endpoint, nullptr))
+      return failed(options_.provider, "open an endpoint", r);
     endpoint_.reset(endpoint);
     if (options_.style == Style::rdm) {
       fi_av_attr attributes{};
       attributes.type = FI_AV_UNSPEC;
       attributes.count = 1;
       fid_av* vector = nullptr;
-      if (const int r = fi_av_open(domain_.get(), &attributes, &vector, nullptr)) return failed(options_.provider, "open an address vector", r);
+      if (const int r = fi_av_open(domain_.get(), &attributes, &vector, nullptr))
+        return failed(options_.provider, "open an address vector", r);
       vector_.reset(vector);
-      if (const int r = fi_ep_bind(endpoint, &vector->fid, 0)) return failed(options_.provider, "bind its address vector", r);
+      if (const int r = fi_ep_bind(endpoint, &vector->fid, 0))
+        return failed(options_.provider, "bind its address vector", r);
     } else if (const int r = fi_ep_bind(endpoint, &events_->fid, 0)) {
       return failed(options_.provider, "bind its event queue", r);
     }
@@ -496,7 +512,7 @@ KeepSignals::KeepSignals() : state_(std::make_unique<State>()) {
 
 KeepSignals::~KeepSignals() {
   for (int s = 1; s < 32; ++s) {
-    struct sigaction now {};
+    struct sigaction now{};
     if (s == SIGKILL || s == SIGSTOP || ::sigaction(s, nullptr, &now) != 0) continue;
     if (now.sa_handler != state_->before[s].sa_handler) ::sigaction(s, &state_->before[s], nullptr);
   }
@@ -540,7 +556,9 @@ std::vector<std::string> list_providers(Style style, bool rma) {
   const Info list(found);
   std::vector<std::string> names;
   for (const fi_info* info = list.get(); info; info = info->next)
-    if (const char* name = info->fabric_attr->prov_name; name && std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+    if (const char* name = info->fabric_attr->prov_name;
+        name && std::find(names.begin(), names.end(), name) == names.end())
+      names.emplace_back(name);
   const auto rank = [](const std::string& name) {
     if (only_local(name)) return 0;
     if (is_hardware(name)) return 1;

@@ -40,15 +40,16 @@ struct Region {
 
 /// What the provider asks of its caller, and what it can do.
 struct Demands {
-  bool local_mr = false;       ///< FI_MR_LOCAL: every buffer that is sent from or received into is registered
-  bool virtual_addr = false;   ///< FI_MR_VIRT_ADDR: remote memory is named by its address, else by its offset in the region
-  bool provider_key = false;   ///< FI_MR_PROV_KEY
-  bool allocated = false;      ///< FI_MR_ALLOCATED: memory is there before it is registered (ours always is)
-  bool bind_mr = false;        ///< FI_MR_ENDPOINT
-  bool context = false;        ///< FI_CONTEXT or FI_CONTEXT2 (Context has room for the larger one)
-  bool receive_data = false;   ///< FI_RX_CQ_DATA: remote data consumes a receive (none is ever sent)
-  bool in_order = false;       ///< sends complete in order, and only those that are asked to
-  bool async_iov = false;      ///< FI_ASYNC_IOV: the vectors live until completion
+  bool local_mr = false;  ///< FI_MR_LOCAL: every buffer that is sent from or received into is registered
+  bool virtual_addr =
+      false;  ///< FI_MR_VIRT_ADDR: remote memory is named by its address, else by its offset in the region
+  bool provider_key = false;  ///< FI_MR_PROV_KEY
+  bool allocated = false;     ///< FI_MR_ALLOCATED: memory is there before it is registered (ours always is)
+  bool bind_mr = false;       ///< FI_MR_ENDPOINT
+  bool context = false;       ///< FI_CONTEXT or FI_CONTEXT2 (Context has room for the larger one)
+  bool receive_data = false;  ///< FI_RX_CQ_DATA: remote data consumes a receive (none is ever sent)
+  bool in_order = false;      ///< sends complete in order, and only those that are asked to
+  bool async_iov = false;     ///< FI_ASYNC_IOV: the vectors live until completion
   std::size_t inject = 0, iovs = 1, sends = 64, receives = 64;
   std::string text() const;
 };
@@ -73,11 +74,11 @@ struct PortOptions {
   Style style = Style::msg;
   std::string provider;
   bool rma = false;
-  std::string node;                  ///< own address; of shm its name
-  std::vector<std::byte> peer;       ///< of Style::msg: where to connect to; empty: wait to be connected to
+  std::string node;             ///< own address; of shm its name
+  std::vector<std::byte> peer;  ///< of Style::msg: where to connect to; empty: wait to be connected to
   std::uint32_t peer_format = 0;
-  bool strict = false;               ///< for tests: demand everything, and check
-  int lie = 0;                       ///< for tests, with strict: which field of a message to spoil; 0: none
+  bool strict = false;  ///< for tests: demand everything, and check
+  int lie = 0;          ///< for tests, with strict: which field of a message to spoil; 0: none
 };
 
 class Port {
@@ -113,7 +114,8 @@ class Port {
   /// `completes`: false where Demands::in_order makes a later completion tell of this one too.
   virtual ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) = 0;
   virtual ssize_t inject(const void* memory, std::size_t bytes) = 0;
-  virtual ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) = 0;
+  virtual ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key,
+                       Context* context) = 0;
   /// Completions, at most n.
   virtual std::size_t poll(Done* done, std::size_t n) = 0;
 
@@ -125,19 +127,21 @@ class Port {
   virtual int fd() const = 0;
   /// It is safe to sleep on fd(). Only after poll() gave nothing.
   virtual bool may_sleep() = 0;
-  /// Both ends know each other: names in shared file systems may go, and nothing is left behind however the processes end.
+  /// Both ends know each other: names in shared file systems may go, and nothing is left behind however the processes
+  /// end.
   virtual void settle() = 0;
 };
 
-/// Providers that can do a style here, by their full names ("tcp;ofi_rxm"), the fastest kind first. From fi_getinfo only.
+/// Providers that can do a style here, by their full names ("tcp;ofi_rxm"), the fastest kind first. From fi_getinfo
+/// only.
 std::vector<std::string> list_providers(Style style, bool rma);
 /// Does it reach only processes of this host?
 bool only_local(const std::string& provider);
 /// Is it for hardware that only it can drive?
 bool is_hardware(const std::string& provider);
 
-/// Removes what processes that were killed left in /dev/shm: only ours, of this user and pid namespace, of no living pid.
-/// Number of files removed.
+/// Removes what processes that were killed left in /dev/shm: only ours, of this user and pid namespace, of no living
+/// pid. Number of files removed.
 int sweep_shared_memory(const char* folder = "/dev/shm");
 
 /// Closes a Port once that of the other end is here too: for two ends in one process over memory that they share.

@@ -20,21 +20,25 @@ namespace sonde::store::ofi {
 namespace {
 
 constexpr std::size_t header_bytes = sizeof(MessageHeader);
-constexpr std::size_t slot_bytes = 32u << 10;     ///< of a message's own memory, header included
-constexpr std::size_t copy_bytes = 8u << 10;      ///< what is left of a frame and no longer is copied: cheaper than a vector
-constexpr std::size_t enrol_bytes = 64u << 10;    ///< pieces from here on are worth a registration of their own
-constexpr std::size_t eager_bytes = 64u << 10;    ///< so much is held back by send() before it goes out by itself
+constexpr std::size_t slot_bytes = 32u << 10;  ///< of a message's own memory, header included
+constexpr std::size_t copy_bytes =
+    8u << 10;  ///< what is left of a frame and no longer is copied: cheaper than a vector
+constexpr std::size_t enrol_bytes = 64u << 10;  ///< pieces from here on are worth a registration of their own
+constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
 constexpr std::size_t messages_max = 32, messages_for_control = 4;
-constexpr std::size_t silent_most = 7;             ///< every eighth message completes
+constexpr std::size_t silent_most = 7;  ///< every eighth message completes
 constexpr std::size_t announcements_max = 8, ranges_max = 64;
 constexpr std::uint32_t control_reserve = 2;
 constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< for what a dead peer's last messages may still be in
-constexpr std::int64_t linger_ns = 250'000'000, linger_most_ns = 1'000'000'000;  ///< at the end: for a peer that takes nothing; for one that does
+constexpr std::int64_t linger_ns = 250'000'000,
+                       linger_most_ns =
+                           1'000'000'000;  ///< at the end: for a peer that takes nothing; for one that does
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
 constexpr std::int64_t untold_most_ns = 5'000'000;
-/// Of the trial: rounds, the first of which does not count; tries in a row; how long it goes on at most, and before some rounds.
+/// Of the trial: rounds, the first of which does not count; tries in a row; how long it goes on at most, and before
+/// some rounds.
 constexpr int trial_rounds = 12, trial_rounds_min = 4, trial_row = 2;
 constexpr std::int64_t trial_usual_ns = 30'000'000, trial_longest_ns = 1'000'000'000;
 /// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
@@ -50,7 +54,8 @@ Error bad(std::string what) {
 }
 
 Error lost(const std::string& provider, const std::string& why) {
-  return {"store.disconnected", "the connection over '" + provider + "' was lost: " + why, "see the server's log; the next batch connects again"};
+  return {"store.disconnected", "the connection over '" + provider + "' was lost: " + why,
+          "see the server's log; the next batch connects again"};
 }
 
 bool reached(std::uint32_t count, std::uint32_t number) { return static_cast<std::int32_t>(count - number) >= 0; }
@@ -101,7 +106,8 @@ struct OfiLink::Reading {
   wire::Header header;
   Bytes table;
   bool placed = false;
-  std::vector<iovec> scatter;  ///< where the data goes from `own`, where there are too many places for reads of their own
+  std::vector<iovec>
+      scatter;  ///< where the data goes from `own`, where there are too many places for reads of their own
   std::vector<std::unique_ptr<Step>> steps;
   std::size_t posted = 0, outstanding = 0;
 };
@@ -133,13 +139,19 @@ BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
   // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
   const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
   if (demands.local_mr) return {most, 32u << 10};
-  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a cache.
+  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a
+  // cache.
   const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
   return {std::min(most, std::max<std::size_t>(6, (2u << 20) / bytes)), bytes};
 }
 
 OfiLink::OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink)
-    : port_(std::move(port)), control_(control), options_(options), sink_(&sink), demands_(port_->demands()), provider_(port_->provider()),
+    : port_(std::move(port)),
+      control_(control),
+      options_(options),
+      sink_(&sink),
+      demands_(port_->demands()),
+      provider_(port_->provider()),
       spin_(options.spin_s, port_->waiting() == Wait::none ? bell_spin : SpinPolicy{}) {}
 
 OfiLink::~OfiLink() {
@@ -149,8 +161,8 @@ OfiLink::~OfiLink() {
 
 void OfiLink::shut() {
   if (!port_) return;
-  // Some providers read a peer's memory whether it is still the one that was announced or not: whoever reads from here on is to
-  // see that this end is gone, and with it what was announced.
+  // Some providers read a peer's memory whether it is still the one that was announced or not: whoever reads from here
+  // on is to see that this end is gone, and with it what was announced.
   if (!announcements_.empty()) ::shutdown(control_.fd(), SHUT_WR);
   // First the operations, then the registrations they use, then the domain these belong to, then the memory.
   port_->stop(agreement_.one_process);
@@ -162,10 +174,8 @@ void OfiLink::shut() {
     for (auto& step : reading_->steps) port_->strike(step->region);
   for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get()})
     if (memory) port_->strike(memory->region);
-  if (agreement_.one_process)
-    retire(std::move(port_), agreement_.token);
-  else
-    port_.reset();
+  if (agreement_.one_process) retire(std::move(port_), agreement_.token);
+  else port_.reset();
   for (auto& message : messages_) free_memory(message->large);
   for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get()})
     if (memory) free_memory(*memory);
@@ -186,7 +196,8 @@ void OfiLink::shut() {
 Result<void> OfiLink::allocate(Memory& memory, std::size_t bytes, bool remote) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
-    return Error{"store.no_memory", "no memory for " + std::to_string(bytes) + " bytes of buffers", "close other connections, or raise the memory limit"};
+    return Error{"store.no_memory", "no memory for " + std::to_string(bytes) + " bytes of buffers",
+                 "close other connections, or raise the memory limit"};
   memory.base = static_cast<std::byte*>(base);
   memory.size = bytes;
   if (demands_.local_mr || remote) {
@@ -216,7 +227,8 @@ Result<void> OfiLink::prepare(const Agreement& agreement) {
     buffer->context.op = Context::Op::receive;
     buffer->at = receive_memory_->base + k * agreement_.own_bytes;
     if (!post_receive(*buffer))
-      return Error{"store.fabric", "'" + provider_ + "' takes no more than " + std::to_string(k) + " receives", "choose another provider"};
+      return Error{"store.fabric", "'" + provider_ + "' takes no more than " + std::to_string(k) + " receives",
+                   "choose another provider"};
   }
   return {};
 }
@@ -224,7 +236,8 @@ Result<void> OfiLink::prepare(const Agreement& agreement) {
 bool OfiLink::post_receive(Buffer& buffer) {
   buffer.taken = 0;
   looked_ = false;
-  return port_->receive(buffer.at, agreement_.own_bytes, demands_.local_mr ? &receive_memory_->region : nullptr, &buffer.context) == 0;
+  return port_->receive(buffer.at, agreement_.own_bytes, demands_.local_mr ? &receive_memory_->region : nullptr,
+                        &buffer.context) == 0;
 }
 
 Result<void> OfiLink::greet(std::uint64_t token, Deadline deadline) {
@@ -237,10 +250,12 @@ Result<void> OfiLink::greet(std::uint64_t token, Deadline deadline) {
     while (true) {
       const Event event = port_->event(nullptr);
       if (event == Event::none) break;
-      if (event == Event::shutdown || event == Event::failed) return lost(provider_, "the peer hung up during the greeting");
+      if (event == Event::shutdown || event == Event::failed)
+        return lost(provider_, "the peer hung up during the greeting");
     }
     if (deadline.passed())
-      return Error{"store.timed_out", "no greeting over '" + provider_ + "' in time", "the provider may be blocked between these hosts; try another"};
+      return Error{"store.timed_out", "no greeting over '" + provider_ + "' in time",
+                   "the provider may be blocked between these hosts; try another"};
     // Nothing is known yet about who has a core: be gentle.
     const timespec pause{0, 20'000};
     ::nanosleep(&pause, nullptr);
@@ -360,8 +375,7 @@ OfiLink::Message* OfiLink::build() {
 }
 
 /// Calls `use` with each piece of the next `bytes` of a frame.
-template <typename Use>
-static void each_piece(const Outgoing& out, std::size_t skip, std::size_t bytes, Use use) {
+template <typename Use> static void each_piece(const Outgoing& out, std::size_t skip, std::size_t bytes, Use use) {
   const auto give = [&](Bytes piece) {
     if (skip >= piece.size()) {
       skip -= piece.size();
@@ -427,7 +441,8 @@ void OfiLink::build_large(Message& m, std::size_t bytes) {
       if (m.large.size < header_bytes + bytes) {
         port_->strike(m.large.region);
         free_memory(m.large);
-        if (auto ok = allocate(m.large, header_bytes + std::max(bytes, agreement_.peer_bytes)); !ok) return fail(ok.error());
+        if (auto ok = allocate(m.large, header_bytes + std::max(bytes, agreement_.peer_bytes)); !ok)
+          return fail(ok.error());
       }
       to = m.large.base;
       m.descriptors[0] = demands_.local_mr ? m.large.region.descriptor : nullptr;
@@ -463,7 +478,8 @@ void OfiLink::build_large(Message& m, std::size_t bytes) {
 bool OfiLink::build_announcement(Message& m) {
   const std::shared_ptr<Frame> frame = queue_.front();
   const std::size_t head = frame->out.head.size(), data = frame->bytes - head;
-  if (data == 0 || data < static_cast<std::size_t>(agreement_.rma_from) || announcements_.size() >= announcements_max) return false;
+  if (data == 0 || data < static_cast<std::size_t>(agreement_.rma_from) || announcements_.size() >= announcements_max)
+    return false;
   const std::size_t room = std::min(slot_bytes, agreement_.peer_bytes) - header_bytes;
   if (head + 8 + sizeof(Range) > room) return false;
   std::size_t n = 0, least = data;
@@ -618,19 +634,15 @@ std::size_t OfiLink::collect() {
     for (std::size_t k = 0; k < n; ++k) {
       Context* context = done[k].context;
       if (done[k].error) {
-        if (done[k].error == FI_ETRUNC)
-          fail(bad("a message over '" + provider_ + "' is longer than was agreed"));
-        else
-          lose(done[k].why);
+        if (done[k].error == FI_ETRUNC) fail(bad("a message over '" + provider_ + "' is longer than was agreed"));
+        else lose(done[k].why);
         if (context) context->busy = false;
         continue;
       }
       if (!context) continue;
       context->busy = false;
       switch (context->op) {
-        case Context::Op::receive:
-          arrived(*reinterpret_cast<Buffer*>(context), done[k].bytes);
-          break;
+        case Context::Op::receive: arrived(*reinterpret_cast<Buffer*>(context), done[k].bytes); break;
         case Context::Op::send: {
           auto* message = reinterpret_cast<Message*>(context);
           --in_flight_;
@@ -654,14 +666,19 @@ std::size_t OfiLink::collect() {
 void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
   if (poisoned_) return;
   MessageHeader& h = buffer.header;
-  if (bytes < header_bytes) return fail(bad("a message of " + std::to_string(bytes) + " bytes over '" + provider_ + "' has no header"));
+  if (bytes < header_bytes)
+    return fail(bad("a message of " + std::to_string(bytes) + " bytes over '" + provider_ + "' has no header"));
   std::memcpy(&h, buffer.at, header_bytes);
-  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) || h.kind > static_cast<std::uint8_t>(MessageKind::bye_seen))
+  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) ||
+      h.kind > static_cast<std::uint8_t>(MessageKind::bye_seen))
     return fail(bad("a message over '" + provider_ + "' is not Sonde's"));
   if (h.bytes != bytes - header_bytes)
-    return fail(bad("a message over '" + provider_ + "' has " + std::to_string(bytes - header_bytes) + " bytes and says " + std::to_string(h.bytes)));
-  if (!reached(sent_, h.given) || !reached(announced_, h.released)) return fail(bad("the peer gives back more than it got over '" + provider_ + "'"));
-  if (h.sequence - next_sequence_ >= agreement_.own_buffers) return fail(bad("a message over '" + provider_ + "' is out of sequence"));
+    return fail(bad("a message over '" + provider_ + "' has " + std::to_string(bytes - header_bytes) +
+                    " bytes and says " + std::to_string(h.bytes)));
+  if (!reached(sent_, h.given) || !reached(announced_, h.released))
+    return fail(bad("the peer gives back more than it got over '" + provider_ + "'"));
+  if (h.sequence - next_sequence_ >= agreement_.own_buffers)
+    return fail(bad("a message over '" + provider_ + "' is out of sequence"));
   ++received_;
   asleep_told_ = false;
   if (!reached(peer_given_, h.given)) {
@@ -698,9 +715,7 @@ void OfiLink::in_turn(Buffer& buffer) {
   if (kind != MessageKind::asleep) peer_asleep_ = false;
   switch (kind) {
     case MessageKind::stream:
-    case MessageKind::announce:
-      arrived_.push_back(&buffer);
-      return;
+    case MessageKind::announce: arrived_.push_back(&buffer); return;
     case MessageKind::bye:
       arrived_.push_back(&buffer);
       say(MessageKind::bye_seen);
@@ -711,26 +726,19 @@ void OfiLink::in_turn(Buffer& buffer) {
       break;
     case MessageKind::asleep:
       // What was sent after the peer's last look it has not seen, and it will not look again by itself.
-      if (h.seen != sent_)
-        control_.ring();
-      else
-        peer_asleep_ = true;
+      if (h.seen != sent_) control_.ring();
+      else peer_asleep_ = true;
       break;
-    case MessageKind::bye_seen:
-      bye_seen_ = true;
-      break;
-    case MessageKind::credit:
-      break;
+    case MessageKind::bye_seen: bye_seen_ = true; break;
+    case MessageKind::credit: break;
   }
   give_back(buffer);
 }
 
 void OfiLink::give_back(Buffer& buffer) {
   if (!port_) return;
-  if (post_receive(buffer))
-    ++given_;
-  else
-    unposted_.push_back(&buffer);
+  if (post_receive(buffer)) ++given_;
+  else unposted_.push_back(&buffer);
 }
 
 int OfiLink::deliver() {
@@ -767,7 +775,8 @@ bool OfiLink::take_stream(Buffer& buffer, int& frames) {
       if (left >= whole) {
         buffer.taken += whole;
         ++frames;
-        sink_->frame(*this, *header, {at + wire::header_bytes, (*header).table_bytes}, {at + head, (*header).data_bytes}, false);
+        sink_->frame(*this, *header, {at + wire::header_bytes, (*header).table_bytes},
+                     {at + head, (*header).data_bytes}, false);
         continue;
       }
     }
@@ -821,7 +830,10 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
         std::size_t room = 0;
         for (const iovec& place : places_) room += place.iov_len;
         if (room != part_header_.data_bytes) {
-          fail({"store.internal", "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(part_header_.data_bytes), "please report this"});
+          fail({"store.internal",
+                "a frame's places hold " + std::to_string(room) + " bytes, its data has " +
+                    std::to_string(part_header_.data_bytes),
+                "please report this"});
           return false;
         }
         part_placed_ = true;
@@ -841,7 +853,8 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
   part_placed_ = part_known_ = false;
   ++frames;
   const Bytes bytes = whole;
-  sink_->frame(*this, part_header_, bytes.subspan(wire::header_bytes, part_header_.table_bytes), placed ? Bytes{} : bytes.subspan(head), placed);
+  sink_->frame(*this, part_header_, bytes.subspan(wire::header_bytes, part_header_.table_bytes),
+               placed ? Bytes{} : bytes.subspan(head), placed);
   if (whole.capacity() <= 2 * wire::data_bytes_max && part_.empty()) {
     whole.clear();
     part_.swap(whole);  // its room serves the next
@@ -878,7 +891,8 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     }
     const wire::Header& h = *header;
     std::uint64_t announced = 0;
-    for (const Range& range : ranges) announced += range.bytes > wire::data_bytes_max ? wire::data_bytes_max + 1 : range.bytes;
+    for (const Range& range : ranges)
+      announced += range.bytes > wire::data_bytes_max ? wire::data_bytes_max + 1 : range.bytes;
     if (head != wire::header_bytes + h.table_bytes || announced != h.data_bytes) {
       fail(bad("an announcement's lengths do not add up"));
       return false;
@@ -891,7 +905,9 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     std::size_t room = 0;
     for (const iovec& place : places) room += place.iov_len;
     if (reading->placed && room != h.data_bytes) {
-      fail({"store.internal", "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(h.data_bytes), "please report this"});
+      fail({"store.internal",
+            "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(h.data_bytes),
+            "please report this"});
       return false;
     }
     const bool own = !reading->placed || places.size() > announcements_max;
@@ -937,13 +953,15 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     reading_ = std::move(reading);
   }
   post_reads();
-  // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event loop.
+  // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event
+  // loop.
   if (!poisoned_ && reading_->outstanding) collect();
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
   // The peer ends its Control before it lets go of memory that it announced: what was read may be anything by now.
-  if (pollfd end{control_.fd(), POLLRDHUP, 0}; ::poll(&end, 1, 0) > 0 && end.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+  if (pollfd end{control_.fd(), POLLRDHUP, 0};
+      ::poll(&end, 1, 0) > 0 && end.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
     fail(lost(provider_, "the peer ended while its memory was read"));
     return false;
   }
@@ -963,7 +981,9 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
 void OfiLink::post_reads() {
   while (reading_->posted < reading_->steps.size()) {
     auto& step = *reading_->steps[reading_->posted];
-    void* descriptor = step.region.mr ? step.region.descriptor : read_memory_ ? read_memory_->region.descriptor : nullptr;
+    void* descriptor = step.region.mr ? step.region.descriptor
+                       : read_memory_ ? read_memory_->region.descriptor
+                                      : nullptr;
     looked_ = false;
     const ssize_t r = port_->read(&step.piece, &descriptor, 1, step.address, step.key, &step.context);
     if (r == -FI_EAGAIN) return;
@@ -976,9 +996,9 @@ void OfiLink::post_reads() {
 
 // ---- the trial of messages and remote reads
 
-// The trial sends frames the way use sends them: cut as there, announced and registered one by one, delivered by the same turns, of
-// data that the peer has just written. A shorter way, a read of memory that both ends made ready once, would leave out what tells
-// one way from the other where they are close.
+// The trial sends frames the way use sends them: cut as there, announced and registered one by one, delivered by the
+// same turns, of data that the peer has just written. A shorter way, a read of memory that both ends made ready once,
+// would leave out what tells one way from the other where they are close.
 
 void OfiLink::Trial::frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) {
   if (h.id == taken) {
@@ -1038,10 +1058,8 @@ void OfiLink::enter_trial() {
 
 void OfiLink::serve() {
   collect();
-  if (trial_)
-    move();
-  else if (stalled_)
-    pump();
+  if (trial_) move();
+  else if (stalled_) pump();
 }
 
 bool OfiLink::served() const { return !trial_ || trial_->left || failure_ || closed_; }
@@ -1052,7 +1070,9 @@ Result<void> OfiLink::trial_until(const bool& flag, Deadline deadline) {
     move();
     if (failure_) return *failure_;
     if (closed_) return lost(provider_, "the peer ended it");
-    if (deadline.passed()) return Error{"store.timed_out", "no answer over '" + provider_ + "' in time", "the provider may be blocked between these hosts; try another"};
+    if (deadline.passed())
+      return Error{"store.timed_out", "no answer over '" + provider_ + "' in time",
+                   "the provider may be blocked between these hosts; try another"};
     ::sched_yield();
   }
   return {};
@@ -1078,14 +1098,16 @@ Result<Thresholds> OfiLink::measure_rma(Deadline deadline) {
   // For used and placed.
   std::array<std::array<Tried, sizes.size()>, 2> tried;
   const std::int64_t begin = now_ns();
-  const auto enough = [&](int round) { return now_ns() - begin > (round < trial_rounds_min ? trial_longest_ns : trial_usual_ns); };
+  const auto enough = [&](int round) {
+    return now_ns() - begin > (round < trial_rounds_min ? trial_longest_ns : trial_usual_ns);
+  };
   // The first round faults memory in, and where processors are few it finds both ends their own.
   for (int round = 0; round < trial_rounds && !enough(round); ++round)
     for (int fetch = 0; fetch < 2; ++fetch)
       for (std::size_t s = 0; s < sizes.size() && !enough(round); ++s) {
         std::array<std::int64_t, 2> took{};
-        // Which comes first changes: nothing is to depend on it. Each goes several times in a row, as in use, and the first brings
-        // into the caches what this way needs there.
+        // Which comes first changes: nothing is to depend on it. Each goes several times in a row, as in use, and the
+        // first brings into the caches what this way needs there.
         for (int k = 0; k < 2; ++k) {
           const bool by_rma = (k + round) % 2;
           if (auto ok = try_one(fetch, sizes[s], by_rma); !ok) return ok.error();
@@ -1096,7 +1118,8 @@ Result<Thresholds> OfiLink::measure_rma(Deadline deadline) {
         }
         Tried& t = tried[static_cast<std::size_t>(fetch)][s];
         t.bytes = sizes[s];
-        if (round) t.ratios.push_back(static_cast<double>(took[1]) / static_cast<double>(std::max<std::int64_t>(1, took[0])));
+        if (round)
+          t.ratios.push_back(static_cast<double>(took[1]) / static_cast<double>(std::max<std::int64_t>(1, took[0])));
       }
   return Thresholds{least_regret(tried[0], agreement_.frame_data), least_regret(tried[1], agreement_.frame_data)};
 }
@@ -1161,8 +1184,11 @@ int OfiLink::move() {
   const int frames = deliver();
   if (closed_) return frames;
   pump();
-  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a sleep.
-  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_ - released_told_ >= announcements_max / 2) say(MessageKind::credit);
+  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a
+  // sleep.
+  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) ||
+      released_ - released_told_ >= announcements_max / 2)
+    say(MessageKind::credit);
   return frames;
 }
 
@@ -1170,7 +1196,8 @@ int OfiLink::progress() {
   if (closed_) return 0;
   const std::size_t got = collect();
   // After a sleep that no completion ended; where a bell may have ended it; now and then.
-  if ((armed_ && (got == 0 || port_->waiting() == Wait::none)) || control_spoke_ || ++turns_ % look_every == 0 || failure_) {
+  if ((armed_ && (got == 0 || port_->waiting() == Wait::none)) || control_spoke_ || ++turns_ % look_every == 0 ||
+      failure_) {
     look_after();
     collect();
   }
@@ -1224,7 +1251,8 @@ bool OfiLink::arm() {
     untold_ns_ = 0;
     return true;
   }
-  // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or means harm.
+  // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or
+  // means harm.
   const std::int64_t now = now_ns();
   if (!untold_ns_) untold_ns_ = now;
   return now - untold_ns_ > untold_most_ns;
@@ -1252,7 +1280,8 @@ void OfiLink::wait(Deadline deadline) {
       most = 5'000'000;
     }
     if (deadline.at_ns) most = std::min(most, deadline.at_ns - now_ns());
-    const timespec time{std::max<std::int64_t>(most, 0) / 1'000'000'000, std::max<std::int64_t>(most, 0) % 1'000'000'000};
+    const timespec time{std::max<std::int64_t>(most, 0) / 1'000'000'000,
+                        std::max<std::int64_t>(most, 0) % 1'000'000'000};
     const int ready = ::ppoll(waits, 2, &time, nullptr);
     control_spoke_ |= waits[0].revents != 0;
     if (ready > 0 || peer_gone_ns_) break;
@@ -1268,8 +1297,8 @@ void OfiLink::say_goodbye() {
   const bool recent = begin - last_sent_ns_ < recent_ns;
   std::int64_t moved = begin;
   bool said = false;
-  // What was taken is to arrive, if the peer takes it; and a socket that closes with something unread throws away what it
-  // had sent. An idle connection has neither.
+  // What was taken is to arrive, if the peer takes it; and a socket that closes with something unread throws away what
+  // it had sent. An idle connection has neither.
   for (unsigned turn = 0;; ++turn) {
     if (collect()) moved = now_ns();
     if (failure_ || peer_gone_ns_) return;
@@ -1298,12 +1327,15 @@ void OfiLink::say_goodbye() {
 }
 
 LinkInfo OfiLink::info() const {
-  std::string detail = std::to_string(agreement_.own_buffers) + " receives of " + std::to_string(agreement_.own_bytes >> 10) + " KiB";
+  std::string detail =
+      std::to_string(agreement_.own_buffers) + " receives of " + std::to_string(agreement_.own_bytes >> 10) + " KiB";
   detail += ", inject " + std::to_string(demands_.inject) + " B, " + std::to_string(demands_.iovs) + " vectors";
   if (const std::string modes = demands_.text(); !modes.empty()) detail += ", honours " + modes;
   if (agreement_.transport == "ofi-rma") {
-    detail += agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B";
-    if (agreement_.rma_from >= 0 && frames_sent_) detail += " (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
+    detail +=
+        agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B";
+    if (agreement_.rma_from >= 0 && frames_sent_)
+      detail += " (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
   }
   if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
   return {agreement_.transport, provider_, detail};

@@ -1,16 +1,16 @@
 #pragma once
-/// Frames over a Port. The frames are a byte stream, cut into messages that each begin with a MessageHeader; a message holds
-/// several small frames or a piece of a large one. Owner-thread.
+/// Frames over a Port. The frames are a byte stream, cut into messages that each begin with a MessageHeader; a message
+/// holds several small frames or a piece of a large one. Owner-thread.
 ///
-/// Receives. A fixed number of buffers is always posted; each side counts what the other has given back, so that no message
-/// ever meets an endpoint without a buffer. Counts ride on every message; one is sent on purpose when half are owed.
-/// Memory. What messages are copied into, and what they are received into, is registered once and for the life of the Link.
-/// Memory of the caller is registered for each operation, where the provider asks for that: nothing here outlives the
-/// mapping it was made for (a provider's own cache of registrations watches the mappings, and makes this cheap).
-/// Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the data and says
-/// so by a count.
-/// Sleep. Where the provider has nothing to sleep on, a sleeper says so in a message, then looks once more. The peer looks at
-/// its queue once after each flush. One of the two sees the other, and the peer rings the Control.
+/// Receives. A fixed number of buffers is always posted; each side counts what the other has given back, so that no
+/// message ever meets an endpoint without a buffer. Counts ride on every message; one is sent on purpose when half are
+/// owed. Memory. What messages are copied into, and what they are received into, is registered once and for the life of
+/// the Link. Memory of the caller is registered for each operation, where the provider asks for that: nothing here
+/// outlives the mapping it was made for (a provider's own cache of registrations watches the mappings, and makes this
+/// cheap). Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the
+/// data and says so by a count.
+/// Sleep. Where the provider has nothing to sleep on, a sleeper says so in a message, then looks once more. The peer
+/// looks at its queue once after each flush. One of the two sees the other, and the peer rings the Control.
 
 #include <array>
 #include <cstdint>
@@ -43,21 +43,22 @@ enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asl
 
 /// What both halves agreed on over the Control.
 struct Agreement {
-  std::string transport;            ///< "ofi-msg" …
-  std::size_t own_buffers = 0;      ///< receives that this side keeps posted
-  std::size_t own_bytes = 0;        ///<   and their size
+  std::string transport;        ///< "ofi-msg" …
+  std::size_t own_buffers = 0;  ///< receives that this side keeps posted
+  std::size_t own_bytes = 0;    ///<   and their size
   std::size_t peer_buffers = 0;
   std::size_t peer_bytes = 0;
   std::uint64_t token = 0;
-  bool one_process = false;         ///< both ends, over memory that they share
-  std::size_t frame_data = 0;       ///< what frames usually hold at most
-  std::int64_t rma_from = -1;       ///< -1: never
+  bool one_process = false;    ///< both ends, over memory that they share
+  std::size_t frame_data = 0;  ///< what frames usually hold at most
+  std::int64_t rma_from = -1;  ///< -1: never
 };
 
 struct BufferPlan {
   std::size_t count, bytes;
 };
-/// How many receives of what size: large ones where memory that is never touched costs nothing, small where it is pinned.
+/// How many receives of what size: large ones where memory that is never touched costs nothing, small where it is
+/// pinned.
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data);
 
 /// Least sizes from which the peer reads data by RMA faster than it takes it from messages; -1: it never does.
@@ -79,10 +80,11 @@ class OfiLink final : public Link {
   Result<void> greet(std::uint64_t token, Deadline deadline);
   /// From here to leave_trial() frames are the trial's own. Both ends call it before they greet each other.
   void enter_trial();
-  /// Client: moves data both ways, by messages and by remote reads, as use does; the server must serve(). Error: the way broke, or
-  /// the deadline passed; the Link is of no use then.
+  /// Client: moves data both ways, by messages and by remote reads, as use does; the server must serve(). Error: the
+  /// way broke, or the deadline passed; the Link is of no use then.
   Result<Thresholds> measure_rma(Deadline deadline);
-  /// Server: what the client's trial asks for. One step, without waiting. What comes after the trial is left for progress().
+  /// Server: what the client's trial asks for. One step, without waiting. What comes after the trial is left for
+  /// progress().
   void serve();
   /// Server: the trial is over, or the way is broken.
   bool served() const;
@@ -167,14 +169,14 @@ class OfiLink final : public Link {
   // receives
   std::unique_ptr<Memory> receive_memory_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::deque<Buffer*> arrived_;        ///< in order of sequence, without gaps
-  std::vector<Buffer*> early_;         ///< came before their turn
+  std::deque<Buffer*> arrived_;  ///< in order of sequence, without gaps
+  std::vector<Buffer*> early_;   ///< came before their turn
   std::vector<Buffer*> unposted_;
-  std::uint32_t next_sequence_ = 0;    ///< of the message that joins arrived_ next
+  std::uint32_t next_sequence_ = 0;  ///< of the message that joins arrived_ next
   std::uint32_t given_ = 0, given_told_ = 0;
   std::uint32_t released_ = 0, released_told_ = 0;
   bool receiving_ = true;
-  std::vector<std::byte> part_;        ///< header, table and perhaps data of a frame that came in pieces so far
+  std::vector<std::byte> part_;  ///< header, table and perhaps data of a frame that came in pieces so far
   bool part_known_ = false, part_placed_ = false;
   wire::Header part_header_;
   std::size_t part_need_ = 0;
@@ -188,14 +190,14 @@ class OfiLink final : public Link {
   std::size_t queued_bytes_ = 0;
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<Message*> idle_;
-  std::vector<Message*> silent_;       ///< posted without a completion of their own, since the last that has one
-  Message* stalled_ = nullptr;         ///< built, but the provider was full
+  std::vector<Message*> silent_;  ///< posted without a completion of their own, since the last that has one
+  Message* stalled_ = nullptr;    ///< built, but the provider was full
   std::size_t in_flight_ = 0;
   std::unique_ptr<Memory> send_memory_;
-  std::uint32_t sent_ = 0;             ///< messages, hello included
+  std::uint32_t sent_ = 0;  ///< messages, hello included
   std::uint32_t peer_given_ = 0;
   std::uint32_t peer_released_ = 0, announced_ = 0;
-  std::deque<Message*> announcements_; ///< whose data the peer has not read yet
+  std::deque<Message*> announcements_;  ///< whose data the peer has not read yet
   std::int64_t last_sent_ns_ = 0;
 
   // state
@@ -203,14 +205,14 @@ class OfiLink final : public Link {
   bool hello_ = false;
   std::uint64_t hello_token_ = 0;
   bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
-  bool looked_ = false;                ///< the queue was empty, and nothing was posted since
+  bool looked_ = false;  ///< the queue was empty, and nothing was posted since
   std::int64_t peer_gone_ns_ = 0;
   std::optional<Error> failure_;
   bool poisoned_ = false;
   unsigned turns_ = 0;
   Spin spin_;
-  std::int64_t untold_ns_ = 0;         ///< since when the peer, which takes nothing, cannot be told of a sleep
-  std::uint32_t received_ = 0;         ///< messages taken from the queue
+  std::int64_t untold_ns_ = 0;  ///< since when the peer, which takes nothing, cannot be told of a sleep
+  std::uint32_t received_ = 0;  ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 
   // the trial

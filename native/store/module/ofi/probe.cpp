@@ -28,7 +28,8 @@ namespace sonde::store::ofi {
 namespace {
 
 constexpr double limit_s = 6;
-constexpr std::int64_t doubt_ns = 60'000'000'000;  ///< after which what did not work is tried again: the machine may have been overloaded
+constexpr std::int64_t doubt_ns =
+    60'000'000'000;  ///< after which what did not work is tried again: the machine may have been overloaded
 constexpr int warm_up = 20, round_trips = 200;
 constexpr std::size_t large_bytes = 600'000;
 
@@ -97,8 +98,7 @@ Ran run(const std::string& program, std::vector<std::string> arguments, Deadline
   // The group is gone for sure before its leader is waited for.
   ::kill(-pid, SIGKILL);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
   if (ran.output.empty()) ran.why = late ? "no answer within the deadline: it hangs" : "its trial ended without a word";
   return ran;
 }
@@ -178,7 +178,8 @@ int probe_here(Flavour flavour, const Candidate& candidate) {
     ::close(mine);
     PairControl control(other);
     ProbeSink sink(true);
-    (void)list_providers(candidate.style, false);  // libfabric wakes up, which takes longest, while it does so over there too
+    (void)list_providers(candidate.style,
+                         false);  // libfabric wakes up, which takes longest, while it does so over there too
     auto first = control.receive(deadline);
     if (!first) ::_exit(1);
     {
@@ -223,7 +224,9 @@ int probe_here(Flavour flavour, const Candidate& candidate) {
         std::snprintf(text, sizeof text, "ok %.9f ", static_cast<double>(taken[round_trips / 2]) * 0.5e-9);
         result = text + (*link)->info().detail;
       } else {
-        result = "no " + (sink.ended ? sink.why : deadline.passed() ? "frames did not come back in time" : "a frame came back changed");
+        result = "no " + (sink.ended          ? sink.why
+                          : deadline.passed() ? "frames did not come back in time"
+                                              : "a frame came back changed");
       }
     }
   }
@@ -260,7 +263,8 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
   Deadline limit = Deadline::in_s(limit_s + 0.5);
   const bool cut_short = deadline.at_ns && deadline.at_ns < limit.at_ns;
   if (cut_short) limit = deadline;
-  const Ran ran = run(probe_program(), {name_of(flavour), candidate.provider, candidate.style == Style::msg ? "msg" : "rdm"}, limit);
+  const Ran ran = run(probe_program(),
+                      {name_of(flavour), candidate.provider, candidate.style == Style::msg ? "msg" : "rdm"}, limit);
   // Its processes are dead now, and what they named with them.
   sweep_shared_memory();
   const std::string line = ran.output.substr(0, ran.output.find('\n'));

@@ -1,7 +1,7 @@
-// Requests are a stream of messages, the first with a header of the lengths; answers are without one. How long messages are at
-// most is measured at the begin: providers differ, and what is wanted is the most that they give.
-// Each end posts its receives in the order in which messages come: the n-th message is in the n-th of them, whenever its
-// completion is told. The server's receives go round in a small memory, the client's into the memory of its caller.
+// Requests are a stream of messages, the first with a header of the lengths; answers are without one. How long messages
+// are at most is measured at the begin: providers differ, and what is wanted is the most that they give.
+// Each end posts its receives in the order in which messages come: the n-th message is in the n-th of them, whenever
+// its completion is told. The server's receives go round in a small memory, the client's into the memory of its caller.
 //
 //   client                     server
 //   'T' n style provider  -->  opens a Port
@@ -53,12 +53,18 @@ struct Slot {
 
 // Where things lie in the memory of an end.
 constexpr std::size_t receive_bytes = piece_max + sizeof(Lengths);
-constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at + sizeof(Lengths), send_at = joined_at + receive_bytes, own_bytes = send_at + piece_max;
+constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at + sizeof(Lengths),
+                      send_at = joined_at + receive_bytes, own_bytes = send_at + piece_max;
 
 /// Either end.
 class End {
  public:
-  End(std::unique_ptr<Port> port, Control& control, RawBells& bells, int self) : port_(std::move(port)), control_(control), bells_(bells), self_(self), spin_(-1, port_->waiting() == Wait::none ? bell_spin : SpinPolicy{}) {
+  End(std::unique_ptr<Port> port, Control& control, RawBells& bells, int self)
+      : port_(std::move(port)),
+        control_(control),
+        bells_(bells),
+        self_(self),
+        spin_(-1, port_->waiting() == Wait::none ? bell_spin : SpinPolicy{}) {
     own_.resize(own_bytes);
   }
   ~End() {
@@ -132,8 +138,7 @@ class End {
   }
 
   /// Looks for completions until `done`.
-  template <typename Done>
-  Result<void> wait(Done done, bool idle = false) {
+  template <typename Done> Result<void> wait(Done done, bool idle = false) {
     const auto over = [&] {
       collect();
       return done() || error_;
@@ -141,12 +146,13 @@ class End {
     const std::int64_t begin = now_ns();
     while (!over()) {
       bool found = false;
-      if (spin_.begin())
-        do found = over();
+      if (spin_.begin()) do
+          found = over();
         while (!found && spin_.again());
       if (found) break;
       const std::int64_t now = now_ns();
-      if (!idle && now - begin > patience_ns) return fail({"store.timed_out", "the other end of '" + port_->provider() + "' said nothing for 30 s", ""});
+      if (!idle && now - begin > patience_ns)
+        return fail({"store.timed_out", "the other end of '" + port_->provider() + "' said nothing for 30 s", ""});
       sleep(now - begin);
       spin_.slept(now_ns() - now);
     }
@@ -162,14 +168,15 @@ class End {
   }
 
  private:
-  template <typename Post>
-  Result<void> posted(Slot& slot, Post post) {
+  template <typename Post> Result<void> posted(Slot& slot, Post post) {
     slot.busy = true;
     ssize_t r = -FI_EAGAIN;
     if (auto ok = wait([&] { return (r = post()) != -FI_EAGAIN; }); !ok) return ok;
     if (r == 0) return {};
     slot.busy = false;
-    return fail({"store.fabric", "'" + port_->provider() + "' could not take a message: " + fabric_error(static_cast<int>(-r)), "choose another provider"});
+    return fail({"store.fabric",
+                 "'" + port_->provider() + "' could not take a message: " + fabric_error(static_cast<int>(-r)),
+                 "choose another provider"});
   }
 
   void collect() {
@@ -177,7 +184,8 @@ class End {
     const std::size_t n = port_->poll(done.data(), done.size());
     for (std::size_t k = 0; k < n; ++k) {
       if (done[k].error || !done[k].context) {
-        (void)fail({"store.fabric", "a message over '" + port_->provider() + "' failed: " + done[k].why, "choose another provider"});
+        (void)fail({"store.fabric", "a message over '" + port_->provider() + "' failed: " + done[k].why,
+                    "choose another provider"});
         continue;
       }
       Slot& slot = *reinterpret_cast<Slot*>(done[k].context);
@@ -265,7 +273,8 @@ class RawClient final : public RawEnd {
   Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
     // A case of less than a message has the rest in memory of our own.
     const MutableBytes from = memory.size() < std::min(out, piece_) ? end_.send_memory() : memory;
-    const MutableBytes into = memory.size() < std::min(in, piece_) ? MutableBytes(end_.receive_place(0), piece_max) : memory;
+    const MutableBytes into =
+        memory.size() < std::min(in, piece_) ? MutableBytes(end_.receive_place(0), piece_max) : memory;
     Way want{into, piece_}, give{from, piece_};
     std::size_t asked = 0, posted = 0, taken = 0;
     const auto ask = [&]() -> Result<void> {
@@ -315,14 +324,17 @@ Result<void> connected(Control& control, Port& port, Event wanted, Deadline dead
   for (int spoken = 0;;) {
     const Event event = port.event(nullptr);
     if (event == wanted) return {};
-    if (event == Event::failed || event == Event::shutdown) return Error{"store.fabric", "'" + port.provider() + "' could not connect", "choose another provider"};
-    if (deadline.passed()) return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time", "choose another provider"};
+    if (event == Event::failed || event == Event::shutdown)
+      return Error{"store.fabric", "'" + port.provider() + "' could not connect", "choose another provider"};
+    if (deadline.passed())
+      return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time", "choose another provider"};
     pollfd wait{control.fd(), POLLIN, 0};
     if (::poll(&wait, 1, 1) <= 0) continue;
     // It gave up, or was connected first and says so: then the event is on its way.
     const timespec pause{0, 1'000'000};
     ::nanosleep(&pause, nullptr);
-    if (++spoken > 1000) return Error{"store.fabric", "the other end of '" + port.provider() + "' gave up", "choose another provider"};
+    if (++spoken > 1000)
+      return Error{"store.fabric", "the other end of '" + port.provider() + "' gave up", "choose another provider"};
   }
 }
 
@@ -355,7 +367,8 @@ Result<Message> answer_of(Control& control, char wanted, std::uint8_t number, De
   }
 }
 
-Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const Candidate& candidate, std::uint8_t number, MutableBytes memory) {
+Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const Candidate& candidate,
+                                        std::uint8_t number, MutableBytes memory) {
   const Deadline deadline = Deadline::in_s(2 * attempt_s);
   std::string request(1, candidate.style == Style::msg ? 'm' : 'r');
   if (auto ok = control.send(message('T', number, bytes_of(request + candidate.provider))); !ok) return ok.error();
@@ -388,7 +401,8 @@ Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const
   if (auto ok = control.send(message('G', number, own)); !ok) return ok.error();
   if (candidate.style == Style::msg) {
     if (auto ok = client->end().port().connect({}); !ok) return given_up(ok.error());
-    if (auto ok = connected(control, client->end().port(), Event::connected, deadline); !ok) return given_up(ok.error());
+    if (auto ok = connected(control, client->end().port(), Event::connected, deadline); !ok)
+      return given_up(ok.error());
   }
   if (const auto ready = answer_of(control, 'R', number, deadline); !ready) return given_up(ready.error());
   if (auto ok = client->choose_pieces(memory); !ok) return given_up(ok.error());
@@ -396,21 +410,29 @@ Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const
   return std::unique_ptr<RawEnd>(std::move(client));
 }
 
-Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const std::string& provider, MutableBytes memory) {
+Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const std::string& provider,
+                                        MutableBytes memory) {
   std::vector<Candidate> candidates = candidates_of(Flavour::rdm);
   const std::vector<Candidate> more = candidates_of(Flavour::msg);
   candidates.insert(candidates.end(), more.begin(), more.end());
-  std::erase_if(candidates, [&](const Candidate& c) { return provider.empty() ? c.provider == "sockets" || c.provider.find("ofi_rxd") != std::string::npos : c.provider != provider; });
+  std::erase_if(candidates, [&](const Candidate& c) {
+    return provider.empty() ? c.provider == "sockets" || c.provider.find("ofi_rxd") != std::string::npos
+                            : c.provider != provider;
+  });
   std::string whys;
   std::uint8_t number = 0;
   for (const Candidate& candidate : candidates) {
     const Flavour flavour = candidate.style == Style::msg ? Flavour::msg : Flavour::rdm;
     const Found found = probed(flavour, candidate, Deadline::in_s(attempt_s));
-    auto end = found.works ? attempt(control, bells, candidate, ++number, memory) : Result<std::unique_ptr<RawEnd>>(Error{"store.no_provider", found.why, ""});
+    auto end = found.works ? attempt(control, bells, candidate, ++number, memory)
+                           : Result<std::unique_ptr<RawEnd>>(Error{"store.no_provider", found.why, ""});
     if (end) return end;
     whys += (whys.empty() ? "" : "; ") + candidate.provider + ": " + end.error().what;
   }
-  return Error{"store.no_provider", "no provider of libfabric moves bytes here" + (whys.empty() ? provider.empty() ? "" : ": there is no '" + provider + "'" : ": " + whys), "leave raw-ofi out"};
+  return Error{"store.no_provider",
+               "no provider of libfabric moves bytes here" +
+                   (whys.empty() ? provider.empty() ? "" : ": there is no '" + provider + "'" : ": " + whys),
+               "leave raw-ofi out"};
 }
 
 /// Until the client is gone, or tries another provider.
@@ -437,7 +459,9 @@ Result<void> answer(Control& control, RawBells& bells, const Candidate& candidat
   std::array<Slot, window> slots;
   End end(std::move(*port), control, bells, 1);
   if (auto ok = end.prepare({}); !ok) return ok;
-  const auto post = [&](std::size_t k) { return end.post_receive(slots[k % window], end.receive_place(k), receive_bytes); };
+  const auto post = [&](std::size_t k) {
+    return end.post_receive(slots[k % window], end.receive_place(k), receive_bytes);
+  };
   for (std::size_t k = 0; k < window; ++k)
     if (auto ok = post(k); !ok) return ok;
   if (candidate.style == Style::msg) {
@@ -476,7 +500,8 @@ void serve(Control& control, RawBells& bells) {
     const std::string text(text_of(rest(*request)));
     const Candidate candidate{text.substr(1), text[0] == 'm' ? Style::msg : Style::rdm};
     const auto number = std::to_integer<std::uint8_t>((*request)[1]);
-    if (auto ok = answer(control, bells, candidate, number); !ok) (void)!control.send(message('N', number, bytes_of(ok.error().what)));
+    if (auto ok = answer(control, bells, candidate, number); !ok)
+      (void)!control.send(message('N', number, bytes_of(ok.error().what)));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-/// What libfabric alone does: two processes of this host move bytes there and back over a provider that is chosen as the
-/// transports choose it, with no storage system between. For the bench, which finds `raw_fabric` in the module by its name
-/// and so needs no libfabric itself. Owner-thread.
+/// What libfabric alone does: two processes of this host move bytes there and back over a provider that is chosen as
+/// the transports choose it, with no storage system between. For the bench, which finds `raw_fabric` in the module by
+/// its name and so needs no libfabric itself. Owner-thread.
 
 #include <atomic>
 #include <cstdint>
@@ -20,8 +20,9 @@ struct RawBells {
 class RawEnd {
  public:
   virtual ~RawEnd() = default;
-  /// Sends a request with `out` bytes and waits for an answer of `in`: from and into `memory`, from its begin again where they
-  /// are more. After an error only the end is left. Errors: store.fabric, store.disconnected, store.timed_out.
+  /// Sends a request with `out` bytes and waits for an answer of `in`: from and into `memory`, from its begin again
+  /// where they are more. After an error only the end is left. Errors: store.fabric, store.disconnected,
+  /// store.timed_out.
   virtual Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) = 0;
   virtual const std::string& provider() const = 0;
   /// Bytes of a message at most.
@@ -30,7 +31,8 @@ class RawEnd {
 
 struct RawFabric {
   /// provider: empty chooses. memory: what exchanges will use; registered once, where the provider asks for that.
-  Result<std::unique_ptr<RawEnd>> (*connect)(Control& control, RawBells& bells, const std::string& provider, MutableBytes memory);
+  Result<std::unique_ptr<RawEnd>> (*connect)(Control& control, RawBells& bells, const std::string& provider,
+                                             MutableBytes memory);
   /// The other process: answers until the Control ends.
   void (*serve)(Control& control, RawBells& bells);
 };

@@ -45,7 +45,8 @@ class StrictPort final : public Port {
   StrictPort(std::unique_ptr<Port> below, int lie) : below_(std::move(below)), demands_(below_->demands()), lie_(lie) {
     scribble_ = !demands_.context;  // a provider that uses the context writes there itself
     below_virtual_ = demands_.virtual_addr;
-    demands_.local_mr = demands_.provider_key = demands_.allocated = demands_.context = demands_.receive_data = demands_.async_iov = true;
+    demands_.local_mr = demands_.provider_key = demands_.allocated = demands_.context = demands_.receive_data =
+        demands_.async_iov = true;
     demands_.virtual_addr = !below_virtual_;
     demands_.inject = std::min<std::size_t>(demands_.inject, 64);
     demands_.iovs = 2;
@@ -56,7 +57,9 @@ class StrictPort final : public Port {
   ~StrictPort() override {
     const std::lock_guard lock(table_mutex);
     for (const auto handle : own_)
-      if (table[handle].alive) complain("memory of " + std::to_string(table[handle].size) + " bytes is still registered when its domain is closed");
+      if (table[handle].alive)
+        complain("memory of " + std::to_string(table[handle].size) +
+                 " bytes is still registered when its domain is closed");
     for (const auto handle : own_) table.erase(handle);
   }
 
@@ -90,7 +93,8 @@ class StrictPort final : public Port {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
     std::vector<unsigned char> pages((reinterpret_cast<std::uintptr_t>(memory) + bytes - begin + page - 1) / page);
-    if (::mincore(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(memory) + bytes - begin, pages.data()) != 0)
+    if (::mincore(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(memory) + bytes - begin,
+                  pages.data()) != 0)
       return refuse("memory is registered that is not allocated");
     auto below = below_->enrol(memory, bytes, remote);
     if (!below) return below;
@@ -162,7 +166,8 @@ class StrictPort final : public Port {
     return result;
   }
 
-  ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
+  ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key,
+               Context* context) override {
     std::array<void*, 8> real{};
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
     std::size_t bytes = 0;
@@ -206,9 +211,11 @@ class StrictPort final : public Port {
         for (Context* context : covered->second) forget(context);
         covers_.erase(covered);
       }
-      if (scribble_ && !std::all_of(bytes, bytes + sizeof(fi_context2), [](unsigned char c) { return c == pattern; })) complain("the context of an operation was touched before it completed");
+      if (scribble_ && !std::all_of(bytes, bytes + sizeof(fi_context2), [](unsigned char c) { return c == pattern; }))
+        complain("the context of an operation was touched before it completed");
       for (std::size_t p = 0; p < found->second.n; ++p)
-        if (std::memcmp(&found->second.where[p], &found->second.pieces[p], sizeof(iovec)) != 0) complain("the vectors of an operation were changed before it completed");
+        if (std::memcmp(&found->second.where[p], &found->second.pieces[p], sizeof(iovec)) != 0)
+          complain("the vectors of an operation were changed before it completed");
       release(found->second);
       flying_.erase(found);
     }
@@ -235,7 +242,8 @@ class StrictPort final : public Port {
       case 4: header.sequence += 100; break;
       case 5: header.magic = 0; break;
       case 6: header.released += 7; break;
-      default: header.kind = static_cast<std::uint8_t>(MessageKind::announce);  // whose lengths are then those of a frame
+      default:
+        header.kind = static_cast<std::uint8_t>(MessageKind::announce);  // whose lengths are then those of a frame
     }
     std::memcpy(message, &header, sizeof header);
   }
@@ -275,7 +283,8 @@ class StrictPort final : public Port {
       const Enrolled& entry = found->second;
       const auto* at = static_cast<const std::byte*>(pieces[k].iov_base);
       if (at < entry.base || at + pieces[k].iov_len > entry.base + entry.size) {
-        complain("a piece of " + std::to_string(pieces[k].iov_len) + " bytes is not within the memory of its descriptor");
+        complain("a piece of " + std::to_string(pieces[k].iov_len) +
+                 " bytes is not within the memory of its descriptor");
         return false;
       }
       flying.pieces[k] = pieces[k];
@@ -310,13 +319,15 @@ class StrictPort final : public Port {
   bool scribble_ = true, below_virtual_ = false;
   std::vector<std::uint64_t> own_;
   std::map<Context*, Flying> flying_;
-  std::vector<Context*> silent_;                       ///< sends since the last that completes
+  std::vector<Context*> silent_;  ///< sends since the last that completes
   std::map<Context*, std::vector<Context*>> covers_;
 };
 
 }  // namespace
 
-std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options) { return std::make_unique<StrictPort>(std::move(below), options.lie); }
+std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options) {
+  return std::make_unique<StrictPort>(std::move(below), options.lie);
+}
 
 std::vector<std::string> strict_complaints() {
   const std::lock_guard lock(table_mutex);

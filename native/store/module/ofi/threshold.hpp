@@ -1,6 +1,6 @@
 #pragma once
-/// Which frames the peer should read from this side's memory instead of taking them from messages, from what a trial of both ways
-/// took. Pure; any-thread.
+/// Which frames the peer should read from this side's memory instead of taking them from messages, from what a trial of
+/// both ways took. Pure; any-thread.
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +10,16 @@
 
 namespace sonde::store::ofi {
 
-/// One size that was tried: what an operation of so many bytes took, by remote reads over by messages. Each ratio is of two tries
-/// that followed each other, so that whatever slows the machine for a while slows both.
+/// One size that was tried: what an operation of so many bytes took, by remote reads over by messages. Each ratio is of
+/// two tries that followed each other, so that whatever slows the machine for a while slows both.
 struct Tried {
   std::size_t bytes = 0;
   std::vector<double> ratios;
 };
 
-/// Where the worst loss against the better way, over all sizes, is least: the least size of a frame's data that goes by remote
-/// read; -1: none does. Larger operations go in frames of `frame_data`, and share the choice of these. Messages are kept where
-/// reads gain less than a few per cent: announced memory is the sender's burden for longer.
+/// Where the worst loss against the better way, over all sizes, is least: the least size of a frame's data that goes by
+/// remote read; -1: none does. Larger operations go in frames of `frame_data`, and share the choice of these. Messages
+/// are kept where reads gain less than a few per cent: announced memory is the sender's burden for longer.
 inline std::int64_t least_regret(std::span<const Tried> tried, std::size_t frame_data) {
   constexpr double worth = 0.03;
   struct Gain {

@@ -55,7 +55,9 @@ std::vector<std::byte> from_hex(std::string_view text) {
 std::int64_t number(const wire::Text& text, std::string_view name, std::int64_t otherwise) {
   const std::string_view value = wire::text_value(text, name);
   std::int64_t result = otherwise;
-  if (const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), result); why != std::errc{} || end != value.data() + value.size()) return otherwise;
+  if (const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), result);
+      why != std::errc{} || end != value.data() + value.size())
+    return otherwise;
   return result;
 }
 
@@ -64,7 +66,8 @@ std::string own_node(const Control& control) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   char text[NI_MAXHOST];
-  if (::getsockname(control.fd(), reinterpret_cast<sockaddr*>(&own), &size) == 0 && (own.ss_family == AF_INET || own.ss_family == AF_INET6) &&
+  if (::getsockname(control.fd(), reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+      (own.ss_family == AF_INET || own.ss_family == AF_INET6) &&
       ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
     return text;
   return "127.0.0.1";
@@ -72,7 +75,8 @@ std::string own_node(const Control& control) {
 
 std::uint64_t random_token() {
   std::uint64_t token = 0;
-  if (::getrandom(&token, sizeof token, 0) != sizeof token) token = static_cast<std::uint64_t>(now_ns()) * 0x9e3779b97f4a7c15u;
+  if (::getrandom(&token, sizeof token, 0) != sizeof token)
+    token = static_cast<std::uint64_t>(now_ns()) * 0x9e3779b97f4a7c15u;
   return token;
 }
 
@@ -132,24 +136,29 @@ class OfiTransport final : public Transport {
     return found;
   }
 
-  Result<std::unique_ptr<Link>> connect(Control& control, const LinkOptions& options, Sink& sink, Deadline deadline) override {
+  Result<std::unique_ptr<Link>> connect(Control& control, const LinkOptions& options, Sink& sink,
+                                        Deadline deadline) override {
     const auto chosen = read_settings(options, name_of(flavour_));
     if (!chosen) return chosen.error();
     sweep_shared_memory();
     std::vector<Candidate> candidates = candidates_of(flavour_);
     std::string why;
-    const auto note = [&](const Candidate& candidate, const std::string& reason) { why += (why.empty() ? "" : "; ") + candidate.provider + ": " + reason; };
+    const auto note = [&](const Candidate& candidate, const std::string& reason) {
+      why += (why.empty() ? "" : "; ") + candidate.provider + ": " + reason;
+    };
     std::string names;
     for (const Candidate& candidate : candidates) names += (names.empty() ? "" : ", ") + candidate.provider;
     if (!options.provider.empty()) {
       std::erase_if(candidates, [&](const Candidate& c) { return c.provider != options.provider; });
       if (candidates.empty())
-        return Error{"store.no_provider", "libfabric has no provider '" + options.provider + "' that can do " + name_of(flavour_) + " here",
+        return Error{"store.no_provider",
+                     "libfabric has no provider '" + options.provider + "' that can do " + name_of(flavour_) + " here",
                      "it has: " + (names.empty() ? "none" : names)};
     } else {
       // Those that emulate what another does better are for the asking only.
       std::erase_if(candidates, [&](const Candidate& c) {
-        return (only_local(c.provider) && !control.same_host()) || c.provider == "sockets" || c.provider.find("ofi_rxd") != std::string::npos;
+        return (only_local(c.provider) && !control.same_host()) || c.provider == "sockets" ||
+               c.provider.find("ofi_rxd") != std::string::npos;
       });
     }
     for (const Candidate& candidate : candidates) {
@@ -165,11 +174,13 @@ class OfiTransport final : public Transport {
       note(candidate, link.error().what);
       if (!talking) return link;
     }
-    return Error{"store.no_provider", std::string("no provider works for ") + name_of(flavour_) + (why.empty() ? "" : ": " + why),
+    return Error{"store.no_provider",
+                 std::string("no provider works for ") + name_of(flavour_) + (why.empty() ? "" : ": " + why),
                  "choose the transport tcp, which needs no fabric"};
   }
 
-  Result<std::unique_ptr<Link>> accept(Control& control, Bytes first, const LinkOptions& options, Sink& sink, Deadline deadline) override {
+  Result<std::unique_ptr<Link>> accept(Control& control, Bytes first, const LinkOptions& options, Sink& sink,
+                                       Deadline deadline) override {
     const auto chosen = read_settings(options, name_of(flavour_));
     if (!chosen) return chosen.error();
     sweep_shared_memory();
@@ -186,17 +197,23 @@ class OfiTransport final : public Transport {
   }
 
  private:
-  Result<std::unique_ptr<Link>> attempt(Control& control, const LinkOptions& options, const Chosen& chosen, const Candidate& candidate, Sink& sink, Deadline whole, bool& talking) {
+  Result<std::unique_ptr<Link>> attempt(Control& control, const LinkOptions& options, const Chosen& chosen,
+                                        const Candidate& candidate, Sink& sink, Deadline whole, bool& talking) {
     const Deadline deadline = sooner(whole, attempt_s);
     const auto broken = [&](const Error& error) {
       talking = false;
       return error;
     };
-    if (auto ok = tell(control, {{"try", candidate.provider}, {"style", candidate.style == Style::msg ? "msg" : "rdm"}, {"frame_data", std::to_string(options.frame_data)}, {"process", own_process()}}); !ok)
+    if (auto ok = tell(control, {{"try", candidate.provider},
+                                 {"style", candidate.style == Style::msg ? "msg" : "rdm"},
+                                 {"frame_data", std::to_string(options.frame_data)},
+                                 {"process", own_process()}});
+        !ok)
       return broken(ok.error());
     const auto offer = hear(control, sooner(whole, 4 * attempt_s));  // the server may have to try it first
     if (!offer) return broken(offer.error());
-    if (const auto refuse = wire::text_value(*offer, "refuse"); !refuse.empty()) return Error{"store.no_provider", "the server says: " + std::string(refuse), ""};
+    if (const auto refuse = wire::text_value(*offer, "refuse"); !refuse.empty())
+      return Error{"store.no_provider", "the server says: " + std::string(refuse), ""};
     const auto give_up = [&](const Error& error) {
       if (auto ok = tell(control, {{"failed", error.what}}); !ok) talking = false;
       return error;
@@ -220,28 +237,35 @@ class OfiTransport final : public Transport {
     }
     auto link = std::make_unique<OfiLink>(std::move(*port), control, options, sink);
     if (auto ok = link->prepare(agreement); !ok) return give_up(ok.error());
-    if (auto ok = tell(control, {{"buffers", std::to_string(agreement.own_buffers)}, {"bytes", std::to_string(agreement.own_bytes)}, {"address", to_hex(address)}}); !ok)
+    if (auto ok = tell(control, {{"buffers", std::to_string(agreement.own_buffers)},
+                                 {"bytes", std::to_string(agreement.own_bytes)},
+                                 {"address", to_hex(address)}});
+        !ok)
       return broken(ok.error());
     if (candidate.style == Style::msg) {
-      if (auto ok = link->port().connect(std::as_bytes(std::span(&agreement.token, 1))); !ok) return give_up(ok.error());
+      if (auto ok = link->port().connect(std::as_bytes(std::span(&agreement.token, 1))); !ok)
+        return give_up(ok.error());
       if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok) return give_up(ok.error());
     }
     std::int64_t answers_from = -1;
     if (flavour_ == Flavour::rma) link->enter_trial();
     if (auto ok = link->greet(agreement.token, deadline); !ok) return give_up(ok.error());
     if (flavour_ == Flavour::rma) {
-      const auto from = options.rma_from >= 0 ? Result<Thresholds>(Thresholds{options.rma_from, options.rma_from}) : link->measure_rma(deadline);
+      const auto from = options.rma_from >= 0 ? Result<Thresholds>(Thresholds{options.rma_from, options.rma_from})
+                                              : link->measure_rma(deadline);
       if (!from) return give_up(from.error());
       if (auto ok = link->end_trial(deadline); !ok) return give_up(ok.error());
       link->leave_trial();
       link->set_rma_from((*from).used);
       answers_from = (*from).placed;
     }
-    if (auto ok = tell(control, {{"go", "1"}, {"rma_from", std::to_string(answers_from)}}); !ok) return broken(ok.error());
+    if (auto ok = tell(control, {{"go", "1"}, {"rma_from", std::to_string(answers_from)}}); !ok)
+      return broken(ok.error());
     return std::unique_ptr<Link>(std::move(link));
   }
 
-  Result<std::unique_ptr<Link>> answer(Control& control, const LinkOptions& options, const Chosen& chosen, const wire::Text& request, Sink& sink, Deadline deadline, bool& talking) {
+  Result<std::unique_ptr<Link>> answer(Control& control, const LinkOptions& options, const Chosen& chosen,
+                                       const wire::Text& request, Sink& sink, Deadline deadline, bool& talking) {
     const auto refuse = [&](const Error& error) {
       if (auto ok = tell(control, {{"refuse", error.what}}); !ok) talking = false;
       return error;
@@ -250,15 +274,24 @@ class OfiTransport final : public Transport {
       talking = false;
       return error;
     };
-    const Candidate candidate{std::string(wire::text_value(request, "try")), wire::text_value(request, "style") == "msg" ? Style::msg : Style::rdm};
-    if (candidate.provider.empty()) return broken({"store.bad_frame", std::string("the client's first message for ") + name_of(flavour_) + " makes no sense", "both sides must run the same version of Sonde"});
+    const Candidate candidate{std::string(wire::text_value(request, "try")),
+                              wire::text_value(request, "style") == "msg" ? Style::msg : Style::rdm};
+    if (candidate.provider.empty())
+      return broken({"store.bad_frame",
+                     std::string("the client's first message for ") + name_of(flavour_) + " makes no sense",
+                     "both sides must run the same version of Sonde"});
     const auto known = candidates_of(flavour_);
-    const bool here = std::any_of(known.begin(), known.end(), [&](const Candidate& c) { return c.provider == candidate.provider && c.style == candidate.style; });
+    const bool here = std::any_of(known.begin(), known.end(), [&](const Candidate& c) {
+      return c.provider == candidate.provider && c.style == candidate.style;
+    });
     if (!here) return refuse({"store.no_provider", "there is no provider '" + candidate.provider + "' here", ""});
-    if (!options.provider.empty() && options.provider != candidate.provider) return refuse({"store.no_provider", "only '" + options.provider + "' is allowed here", ""});
-    if (only_local(candidate.provider) && !control.same_host()) return refuse({"store.no_provider", "'" + candidate.provider + "' does not reach another host", ""});
+    if (!options.provider.empty() && options.provider != candidate.provider)
+      return refuse({"store.no_provider", "only '" + options.provider + "' is allowed here", ""});
+    if (only_local(candidate.provider) && !control.same_host())
+      return refuse({"store.no_provider", "'" + candidate.provider + "' does not reach another host", ""});
     if (!chosen.trust)
-      if (const Found found = probed(flavour_, candidate, deadline); !found.works) return refuse({"store.no_provider", found.why, ""});
+      if (const Found found = probed(flavour_, candidate, deadline); !found.works)
+        return refuse({"store.no_provider", found.why, ""});
     auto port = Port::open(port_options(control, chosen, candidate));
     if (!port) return refuse(port.error());
     auto address = (*port)->address();
@@ -267,14 +300,21 @@ class OfiTransport final : public Transport {
     agreement.token = random_token();
     char token[17];
     std::snprintf(token, sizeof token, "%016llx", static_cast<unsigned long long>(agreement.token));
-    if (auto ok = tell(control, {{"address", to_hex(*address)}, {"format", std::to_string((*port)->address_format())}, {"token", token},
-                                 {"buffers", std::to_string(agreement.own_buffers)}, {"bytes", std::to_string(agreement.own_bytes)},
-                                 {"frame_data", std::to_string(options.frame_data)}, {"process", own_process()}}); !ok)
+    if (auto ok = tell(control, {{"address", to_hex(*address)},
+                                 {"format", std::to_string((*port)->address_format())},
+                                 {"token", token},
+                                 {"buffers", std::to_string(agreement.own_buffers)},
+                                 {"bytes", std::to_string(agreement.own_bytes)},
+                                 {"frame_data", std::to_string(options.frame_data)},
+                                 {"process", own_process()}});
+        !ok)
       return broken(ok.error());
     const auto reply = hear(control, deadline);
     if (!reply) return broken(reply.error());
     const auto failed = [](const wire::Text& text) { return wire::text_value(text, "failed"); };
-    const auto client_failed = [](std::string_view why) { return Error{"store.no_provider", "the client says: " + std::string(why), ""}; };
+    const auto client_failed = [](std::string_view why) {
+      return Error{"store.no_provider", "the client says: " + std::string(why), ""};
+    };
     if (!failed(*reply).empty()) return client_failed(failed(*reply));
     agreement.peer_buffers = static_cast<std::size_t>(number(*reply, "buffers", 0));
     agreement.peer_bytes = static_cast<std::size_t>(number(*reply, "bytes", 0));
@@ -286,12 +326,15 @@ class OfiTransport final : public Transport {
       return error;
     };
     if (candidate.style == Style::rdm) {
-      if (auto ok = (*port)->set_peer(from_hex(wire::text_value(*reply, "address"))); !ok) return wait_for_failure(ok.error());
+      if (auto ok = (*port)->set_peer(from_hex(wire::text_value(*reply, "address"))); !ok)
+        return wait_for_failure(ok.error());
     } else {
       while (true) {
         Bytes came;
         if (auto ok = await(control, **port, Event::request, &came, deadline); !ok) return wait_for_failure(ok.error());
-        if (came.size() >= sizeof agreement.token && std::memcmp(came.data(), &agreement.token, sizeof agreement.token) == 0) break;
+        if (came.size() >= sizeof agreement.token &&
+            std::memcmp(came.data(), &agreement.token, sizeof agreement.token) == 0)
+          break;
         (*port)->reject_request();  // somebody else found the port
       }
       if (auto ok = (*port)->take_request(); !ok) return wait_for_failure(ok.error());
@@ -300,30 +343,33 @@ class OfiTransport final : public Transport {
     if (auto ok = link->prepare(agreement); !ok) return wait_for_failure(ok.error());
     if (candidate.style == Style::msg) {
       if (auto ok = link->port().accept(); !ok) return wait_for_failure(ok.error());
-      if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok) return wait_for_failure(ok.error());
+      if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok)
+        return wait_for_failure(ok.error());
     }
     if (flavour_ == Flavour::rma) link->enter_trial();
     if (auto ok = link->greet(agreement.token, deadline); !ok) return wait_for_failure(ok.error());
     while (!speaks(control, 0)) {
-      if (deadline.passed()) return broken({"store.timed_out", "the client did not finish the connection in time", "see the client's log"});
+      if (deadline.passed())
+        return broken({"store.timed_out", "the client did not finish the connection in time", "see the client's log"});
       link->serve();
-      if (flavour_ == Flavour::rma)
-        ::sched_yield();
-      else
-        (void)speaks(control, step_ms);
+      if (flavour_ == Flavour::rma) ::sched_yield();
+      else (void)speaks(control, step_ms);
     }
     const auto word = hear(control, deadline);
     if (!word) return broken(word.error());
     if (!failed(*word).empty()) return client_failed(failed(*word));
     // The trial's last frame went before this word, but by another way.
     while (flavour_ == Flavour::rma && !link->served()) {
-      if (deadline.passed()) return broken({"store.timed_out", "the client's trial did not end in time", "see the client's log"});
+      if (deadline.passed())
+        return broken({"store.timed_out", "the client's trial did not end in time", "see the client's log"});
       link->serve();
       ::sched_yield();
     }
-    if (!link->open()) return broken({"store.disconnected", "the client ended the connection during the trial", "see the client's log"});
+    if (!link->open())
+      return broken({"store.disconnected", "the client ended the connection during the trial", "see the client's log"});
     link->leave_trial();
-    if (flavour_ == Flavour::rma) link->set_rma_from(options.rma_from >= 0 ? options.rma_from : number(*word, "rma_from", -1));
+    if (flavour_ == Flavour::rma)
+      link->set_rma_from(options.rma_from >= 0 ? options.rma_from : number(*word, "rma_from", -1));
     return std::unique_ptr<Link>(std::move(link));
   }
 
@@ -338,11 +384,15 @@ class OfiTransport final : public Transport {
     return how;
   }
 
-  Agreement terms(const std::string& provider, const Demands& demands, const LinkOptions& options, const wire::Text& peer) const {
+  Agreement terms(const std::string& provider, const Demands& demands, const LinkOptions& options,
+                  const wire::Text& peer) const {
     Agreement agreement;
     agreement.transport = name_of(flavour_);
     agreement.one_process = only_local(provider) && wire::text_value(peer, "process") == own_process();
-    agreement.frame_data = std::clamp<std::size_t>(std::max<std::size_t>(options.frame_data, static_cast<std::size_t>(std::max<std::int64_t>(0, number(peer, "frame_data", 0)))), 4096, wire::data_bytes_max);
+    agreement.frame_data = std::clamp<std::size_t>(
+        std::max<std::size_t>(options.frame_data,
+                              static_cast<std::size_t>(std::max<std::int64_t>(0, number(peer, "frame_data", 0)))),
+        4096, wire::data_bytes_max);
     const BufferPlan plan = plan_buffers(demands, agreement.frame_data);
     agreement.own_buffers = plan.count;
     agreement.own_bytes = plan.bytes;
@@ -352,8 +402,12 @@ class OfiTransport final : public Transport {
   }
 
   static Result<void> check(const Agreement& agreement) {
-    if (agreement.peer_buffers < 4 || agreement.peer_buffers > 4096 || agreement.peer_bytes < 4096 || agreement.peer_bytes > (64u << 20))
-      return Error{"store.bad_frame", "the peer keeps " + std::to_string(agreement.peer_buffers) + " receives of " + std::to_string(agreement.peer_bytes) + " bytes; at least 4 of 4096 are needed", "both sides must run the same version of Sonde"};
+    if (agreement.peer_buffers < 4 || agreement.peer_buffers > 4096 || agreement.peer_bytes < 4096 ||
+        agreement.peer_bytes > (64u << 20))
+      return Error{"store.bad_frame",
+                   "the peer keeps " + std::to_string(agreement.peer_buffers) + " receives of " +
+                       std::to_string(agreement.peer_bytes) + " bytes; at least 4 of 4096 are needed",
+                   "both sides must run the same version of Sonde"};
     return {};
   }
 
@@ -363,15 +417,20 @@ class OfiTransport final : public Transport {
       const Event event = port.event(token);
       if (event == wanted) return {};
       if (event == Event::failed || event == Event::shutdown)
-        return Error{"store.fabric", "'" + port.provider() + "' could not make the connection", "a firewall between the hosts? try another provider"};
+        return Error{"store.fabric", "'" + port.provider() + "' could not make the connection",
+                     "a firewall between the hosts? try another provider"};
       if (event != Event::none) continue;
-      if (deadline.passed()) return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time", "a firewall between the hosts? try another provider"};
+      if (deadline.passed())
+        return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time",
+                     "a firewall between the hosts? try another provider"};
       // A connection takes several steps of both ends, each a fraction of a millisecond.
       if (turn < brisk_turns) {
         const timespec pause{0, 30'000};
         ::nanosleep(&pause, nullptr);
       }
-      if (speaks(control, turn < brisk_turns ? 0 : 1)) return Error{"store.fabric", "the peer gave up before '" + port.provider() + "' was connected", "see the peer's log"};
+      if (speaks(control, turn < brisk_turns ? 0 : 1))
+        return Error{"store.fabric", "the peer gave up before '" + port.provider() + "' was connected",
+                     "see the peer's log"};
     }
   }
 
@@ -389,12 +448,15 @@ const char* name_of(Flavour flavour) {
   return "?";
 }
 
-Flavour flavour_of(std::string_view name) { return name == "ofi-msg" ? Flavour::msg : name == "ofi-rma" ? Flavour::rma : Flavour::rdm; }
+Flavour flavour_of(std::string_view name) {
+  return name == "ofi-msg" ? Flavour::msg : name == "ofi-rma" ? Flavour::rma : Flavour::rdm;
+}
 
 std::vector<Candidate> candidates_of(Flavour flavour) {
   std::vector<Candidate> candidates;
   if (flavour != Flavour::rdm)
-    for (auto& name : list_providers(Style::msg, flavour == Flavour::rma)) candidates.push_back({std::move(name), Style::msg});
+    for (auto& name : list_providers(Style::msg, flavour == Flavour::rma))
+      candidates.push_back({std::move(name), Style::msg});
   if (flavour != Flavour::msg)
     for (auto& name : list_providers(Style::rdm, flavour == Flavour::rma))
       if (std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.provider == name; }))

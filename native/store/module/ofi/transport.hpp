@@ -9,7 +9,8 @@
 
 namespace sonde::store::ofi {
 
-/// ofi-msg: connected endpoints. ofi-rdm: datagram endpoints made reliable by the provider. ofi-rma: either, and remote reads.
+/// ofi-msg: connected endpoints. ofi-rdm: datagram endpoints made reliable by the provider. ofi-rma: either, and remote
+/// reads.
 enum class Flavour { msg, rdm, rma };
 
 std::unique_ptr<Transport> make_transport(Flavour flavour);

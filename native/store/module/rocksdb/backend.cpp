@@ -5,17 +5,18 @@
 //   cache   of blocks read, default 64MiB
 //   buffer  of what is written before it goes to a file of its own, default 64MiB
 //
-// On disk (version 1): the database in db/ beside the marker and lock of folder.hpp. A key is one byte with the length of the
-// space, the space, the key: so spaces do not mix, and the keys of one are in byte order.
+// On disk (version 1): the database in db/ beside the marker and lock of folder.hpp. A key is one byte with the length
+// of the space, the space, the key: so spaces do not mix, and the keys of one are in byte order.
 //
-// A batch is one WriteBatch: whole or absent. While it is gathered it has an index, so that later operations see earlier ones.
+// A batch is one WriteBatch: whole or absent. While it is gathered it has an index, so that later operations see
+// earlier ones.
 //   network   written to the log, that is to the kernel: it survives kill -9 of the server, not a crash of the machine.
 //   storage   after sync(): the log is fsynced.
 // A failed fsync is final, as in the backend posix: every sync() from then on fails until it is opened again.
 //
 // Threads. Plain puts and reads need no order but RocksDB's own. What must know whether a key is there before it writes
-// (exclusive puts, removes) has the backend to itself, else two threads could both find none. Reads of one batch are of one
-// snapshot, so that they see other batches whole.
+// (exclusive puts, removes) has the backend to itself, else two threads could both find none. Reads of one batch are of
+// one snapshot, so that they see other batches whole.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -77,10 +78,8 @@ class Rocksdb final : public Backend {
     }
     std::unique_lock<std::shared_mutex> alone(mutex_, std::defer_lock);
     std::shared_lock<std::shared_mutex> beside(mutex_, std::defer_lock);
-    if (looks)
-      alone.lock();
-    else if (writes)
-      beside.lock();
+    if (looks) alone.lock();
+    else if (writes) beside.lock();
 
     rocksdb::ReadOptions options;
     std::optional<rocksdb::ManagedSnapshot> snapshot;
@@ -114,24 +113,30 @@ class Rocksdb final : public Backend {
       if (status.ok()) return {};
       failure_ = status.ToString();
     }
-    return Error{"store.sync_failed", "the backend rocksdb in " + folder_.path() + " cannot promise storage: " + failure_, "look after the disk, then start the server again"};
+    return Error{"store.sync_failed",
+                 "the backend rocksdb in " + folder_.path() + " cannot promise storage: " + failure_,
+                 "look after the disk, then start the server again"};
   }
 
   std::string describe() const override {
     std::uint64_t keys = 0, bytes = 0;
     db_->GetIntProperty(rocksdb::DB::Properties::kEstimateNumKeys, &keys);
     db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &bytes);
-    return folder_.path() + ", about " + std::to_string(keys) + (keys == 1 ? " key, " : " keys, ") + format_size(bytes) + " in files";
+    return folder_.path() + ", about " + std::to_string(keys) + (keys == 1 ? " key, " : " keys, ") +
+           format_size(bytes) + " in files";
   }
 
  private:
-  static bool failed(Status status) { return status != Status::ok && status != Status::not_found && status != Status::unsupported; }
+  static bool failed(Status status) {
+    return status != Status::ok && status != Status::not_found && status != Status::unsupported;
+  }
 
   static void undone(std::span<Outcome> outcomes, std::size_t failed, Status status) {
     for (std::size_t k = 0; k < outcomes.size(); ++k) outcomes[k] = {k == failed ? status : Status::aborted, 0, 0, {}};
   }
 
-  void gather(std::span<const Op> ops, std::span<Outcome> outcomes, const rocksdb::ReadOptions& options, rocksdb::WriteBatchWithIndex& batch, Arena& arena, rocksdb::WriteBatch* plain) {
+  void gather(std::span<const Op> ops, std::span<Outcome> outcomes, const rocksdb::ReadOptions& options,
+              rocksdb::WriteBatchWithIndex& batch, Arena& arena, rocksdb::WriteBatch* plain) {
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
       if (op.code != Code::kv_put && op.code != Code::kv_remove) {
@@ -145,14 +150,15 @@ class Rocksdb final : public Backend {
           status = batch.GetFromBatchAndDB(db_.get(), options, key.slice(), &old);
           there = status.ok();
         }
-        if (!status.ok() && !status.IsNotFound())
-          outcomes[k] = {status_of(status), 0, 0, {}};
-        else if (op.code == Code::kv_put && there)
-          outcomes[k] = {Status::exists, 0, 0, {}};
-        else if (op.code == Code::kv_remove && !there)
-          outcomes[k] = {Status::not_found, 0, 0, {}};
+        if (!status.ok() && !status.IsNotFound()) outcomes[k] = {status_of(status), 0, 0, {}};
+        else if (op.code == Code::kv_put && there) outcomes[k] = {Status::exists, 0, 0, {}};
+        else if (op.code == Code::kv_remove && !there) outcomes[k] = {Status::not_found, 0, 0, {}};
         else
-          outcomes[k] = {status_of(op.code == Code::kv_put ? batch.Put(key.slice(), slice(op.data)) : batch.Delete(key.slice())), 0, 0, {}};
+          outcomes[k] = {
+              status_of(op.code == Code::kv_put ? batch.Put(key.slice(), slice(op.data)) : batch.Delete(key.slice())),
+              0,
+              0,
+              {}};
       }
       if (failed(outcomes[k].status)) return undone(outcomes.first(ops.size()), k, outcomes[k].status);
     }
@@ -173,7 +179,8 @@ class Rocksdb final : public Backend {
     if (op.code != Code::kv_get) return {Status::unsupported, 0, 0, {}};
     const Key key(op.space, op.key);
     rocksdb::PinnableSlice value;
-    const rocksdb::Status status = batch ? batch->GetFromBatchAndDB(db_.get(), options, key.slice(), &value) : db_->Get(options, db_->DefaultColumnFamily(), key.slice(), &value);
+    const rocksdb::Status status = batch ? batch->GetFromBatchAndDB(db_.get(), options, key.slice(), &value)
+                                         : db_->Get(options, db_->DefaultColumnFamily(), key.slice(), &value);
     if (!status.ok()) return {status_of(status), 0, 0, {}};
     return give(bytes_of(value), op, arena);
   }
@@ -188,7 +195,8 @@ class Rocksdb final : public Backend {
     PairPacker packer(op);
     for (; at->Valid() && at->key().starts_with(prefix.slice()); at->Next()) {
       const rocksdb::Slice key = at->key();
-      if (!packer.add(std::string_view(key.data(), key.size()).substr(1 + op.space.size()), bytes_of(at->value()))) break;
+      if (!packer.add(std::string_view(key.data(), key.size()).substr(1 + op.space.size()), bytes_of(at->value())))
+        break;
     }
     if (!at->status().ok()) return {status_of(at->status()), 0, 0, {}};
     return packer.finish(arena);
@@ -206,7 +214,8 @@ Result<std::uint64_t> size_setting(Settings& settings, std::string_view name) {
   if (text.empty()) return size_default;
   auto size = parse_size(text);
   if (size && (*size < size_least || *size > size_most))
-    return Error{"store.bad_setting", "the backend rocksdb cannot have " + std::string(name) + '=' + text, std::string(name) + " is a size from 1MiB to 1TiB"};
+    return Error{"store.bad_setting", "the backend rocksdb cannot have " + std::string(name) + '=' + text,
+                 std::string(name) + " is a size from 1MiB to 1TiB"};
   return size;
 }
 

@@ -1,4 +1,5 @@
-// An implementation with one mistake, which SONDE_TEST_MISTAKE names: test_bus_conformance.cpp sees whether the suite finds it. All else is null's.
+// An implementation with one mistake, which SONDE_TEST_MISTAKE names: test_bus_conformance.cpp sees whether the suite
+// finds it. All else is null's.
 #include <unistd.h>
 
 #include <csignal>
@@ -45,7 +46,9 @@ struct MistakenWriter final : WriterPort {
     }
     return ok;
   }
-  Result<void> dispose(Bytes payload, Bytes key) override { return is("silent disposal") ? Result<void>{} : port->dispose(payload, key); }
+  Result<void> dispose(Bytes payload, Bytes key) override {
+    return is("silent disposal") ? Result<void>{} : port->dispose(payload, key);
+  }
   bool wait_acknowledged(Deadline deadline) override { return port->wait_acknowledged(deadline); }
   void assert_liveliness() override { port->assert_liveliness(); }
   Status status() override {
@@ -59,9 +62,13 @@ struct MistakenWriter final : WriterPort {
 struct MistakenWaiter final : WaiterPort {
   std::unique_ptr<WaiterPort> port;
   explicit MistakenWaiter(std::unique_ptr<WaiterPort> of) : port(std::move(of)) {}
-  Result<void> attach(ReaderPort& reader, std::uint64_t tag) override { return port->attach(reader, is("tag") ? tag + 1 : tag); }
+  Result<void> attach(ReaderPort& reader, std::uint64_t tag) override {
+    return port->attach(reader, is("tag") ? tag + 1 : tag);
+  }
   void detach(ReaderPort& reader) override { port->detach(reader); }
-  std::vector<std::uint64_t> wait(Deadline deadline) override { return is("impatient") ? std::vector<std::uint64_t>{} : port->wait(deadline); }
+  std::vector<std::uint64_t> wait(Deadline deadline) override {
+    return is("impatient") ? std::vector<std::uint64_t>{} : port->wait(deadline);
+  }
   void wake() override { port->wake(); }
 };
 

@@ -1,4 +1,5 @@
-// Modules that test_bus_registry.cpp loads: MODULE_KIND says which, one that works ("mock") and each way in which one can be wrong.
+// Modules that test_bus_registry.cpp loads: MODULE_KIND says which, one that works ("mock") and each way in which one
+// can be wrong.
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -57,12 +58,16 @@ struct Writer final : WriterPort {
 struct Participant final : ParticipantPort {
   explicit Participant(bool whole) : whole_(whole) {}
   Guid guid() const override { return {}; }
-  Result<std::unique_ptr<WriterPort>> writer(const std::string&, const TypePtr&, const Qos&) override { return std::unique_ptr<WriterPort>(new Writer); }
+  Result<std::unique_ptr<WriterPort>> writer(const std::string&, const TypePtr&, const Qos&) override {
+    return std::unique_ptr<WriterPort>(new Writer);
+  }
   Result<std::unique_ptr<ReaderPort>> reader(const std::string&, const TypePtr&, const Qos&) override {
     if (!whole_) throw std::runtime_error("no reader today");
     return std::unique_ptr<ReaderPort>(new Reader);
   }
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(whole_ ? new Waiter : nullptr); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override {
+    return std::unique_ptr<WaiterPort>(whole_ ? new Waiter : nullptr);
+  }
   std::vector<sonde::bus::Participant> peers() override { return {}; }
   std::vector<Endpoint> endpoints() override { return {}; }
 
@@ -91,7 +96,9 @@ const ImplementationEntry taken[] = {{"null", [] { return "1"; }, caps, open, nu
 /// As libraries do that were made for programs of their own.
 [[maybe_unused]] void greedy(int) {}
 struct TakesSignals {
-  TakesSignals() { if (kind == "mock") std::signal(SIGTERM, greedy); }
+  TakesSignals() {
+    if (kind == "mock") std::signal(SIGTERM, greedy);
+  }
 } takes_signals;
 
 }  // namespace

@@ -35,7 +35,12 @@ int fake_nvml_opened() { return opened; }
 
 int nvmlInit_v2() { return ++opened, pass(), 0; }
 int nvmlShutdown() { return --opened, 0; }
-const char* nvmlErrorString(int code) { return code == 4 ? "Insufficient Permissions" : code == 15 ? "GPU is lost" : code == 3 ? "Not Supported" : "Unknown Error"; }
+const char* nvmlErrorString(int code) {
+  return code == 4    ? "Insufficient Permissions"
+         : code == 15 ? "GPU is lost"
+         : code == 3  ? "Not Supported"
+                      : "Unknown Error";
+}
 int nvmlDeviceGetCount_v2(unsigned* many) { return *many = 2, 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned k, void** device) { return *device = &gpus[k], 0; }
 int nvmlDeviceGetName(void*, char* name, unsigned length) { return std::snprintf(name, length, "Fake GPU"), 0; }
@@ -62,5 +67,4 @@ int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* mj) {
 int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) { return *celsius = 55, 0; }
 int nvmlDeviceGetFanSpeed(void*, unsigned*) { return 3; }
 int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) { return rates[0] = 40, rates[1] = 10, 0; }
-
 }

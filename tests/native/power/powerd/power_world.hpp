@@ -1,6 +1,7 @@
 #pragma once
-// A world for system managers: nodes with leases, disks that fail, a network that loses, delays and breaks, and a clock. Whenever a cap
-// changes, the sum of all is held against what may be in force, and that of each rack against its limit.
+// A world for system managers: nodes with leases, disks that fail, a network that loses, delays and breaks, and a
+// clock. Whenever a cap changes, the sum of all is held against what may be in force, and that of each rack against its
+// limit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,12 +29,13 @@ struct Setting {
   std::size_t managers = 2;
   double budget_w = 800, loss = 0, soft_w = unknown;
   std::string policy = "uniform";
-  bool hostile = false;               ///< anything happens at any time
+  bool hostile = false;  ///< anything happens at any time
   bool without_quorum = false;
-  std::vector<double> lease_s;        ///< of each manager; of those beyond 15 s
+  std::vector<double> lease_s;  ///< of each manager; of those beyond 15 s
 };
 
-inline NodeConfig node(const std::string& name, double min_w = 50, double max_w = 400, double safe_w = 100, const std::string& rack = "") {
+inline NodeConfig node(const std::string& name, double min_w = 50, double max_w = 400, double safe_w = 100,
+                       const std::string& rack = "") {
   NodeConfig out;
   out.member = {name, min_w, max_w, safe_w};
   out.rack = rack;
@@ -47,9 +49,9 @@ class World {
     std::unique_ptr<LeaseKeeper> keeper;
     Fence kept;
     double rate = 1, hardware_w = 0, demand_w = 1e9, asked_w = 0;
-    double least_w = 0, most_w = 1e9;   ///< what its hardware can be set to, from its next start on
+    double least_w = 0, most_w = 1e9;  ///< what its hardware can be set to, from its next start on
     std::int64_t offset = 0, telemetry_ns = 0;
-    bool silent = false;              ///< sends no telemetry by itself
+    bool silent = false;  ///< sends no telemetry by itself
   };
   struct Disk {
     std::optional<Kept> kept;
@@ -67,13 +69,14 @@ class World {
     std::unique_ptr<Manager> manager;
     Disk disk;
     std::int64_t offset = 0, ticked_ns = -second, stalled_until_ns = 0;
-    std::uint64_t life = 0;           ///< letters of an earlier one are not for a later one
+    std::uint64_t life = 0;  ///< letters of an earlier one are not for a later one
     std::vector<Manager::Line> audit;
     std::vector<std::string> events;
     std::vector<ClusterTelemetry> telemetry;
   };
 
-  explicit World(const Setting& setting) : setting_(setting), random_(setting.seed), chiefs(setting.managers), loss_(setting.loss) {
+  explicit World(const Setting& setting)
+      : setting_(setting), random_(setting.seed), chiefs(setting.managers), loss_(setting.loss) {
     for (std::size_t k = 0; k < setting.nodes.size(); ++k) {
       Node made;
       made.rate = setting.hostile ? 1 + (random_.uniform() - 0.5) * 1.8e-3 : 1;
@@ -127,12 +130,16 @@ class World {
   /// Until a manager leads and has lent what its nodes can have, as far as nothing is in the way.
   void settle() { run_for(20); }
 
-  void kill(std::size_t m) { chiefs[m].manager.reset(), ++chiefs[m].life; close_orders(m); }
+  void kill(std::size_t m) {
+    chiefs[m].manager.reset(), ++chiefs[m].life;
+    close_orders(m);
+  }
   void start(std::size_t m) {
     Chief& chief = chiefs[m];
     Manager::Settings s;
     s.cluster = "c", s.name = "m" + std::to_string(m), s.instance = random_.next();
-    s.budget.power_limit_w = setting_.budget_w, s.budget.policy = setting_.policy, s.budget.soft_w = setting_.soft_w, s.budget.without_quorum = setting_.without_quorum;
+    s.budget.power_limit_w = setting_.budget_w, s.budget.policy = setting_.policy, s.budget.soft_w = setting_.soft_w,
+    s.budget.without_quorum = setting_.without_quorum;
     if (m < setting_.lease_s.size()) s.budget.lease_s = setting_.lease_s[m];
     s.nodes = setting_.nodes, s.racks = setting_.racks, s.priority = static_cast<std::uint32_t>(m);
     auto made = Manager::open(s, chief.disk.kept ? std::optional<Kept>(chief.disk.now(now_)) : std::nullopt, clock(m));
@@ -142,13 +149,15 @@ class World {
     chief.manager->audit_works(!chief.disk.audit_fails, "full");
     pump(m);
   }
-  void lease(std::size_t m, double lease_s) { setting_.lease_s[m] = lease_s; }   ///< from its next start on
+  void lease(std::size_t m, double lease_s) { setting_.lease_s[m] = lease_s; }  ///< from its next start on
   void stop_node(std::size_t k) { nodes[k].alive = false, nodes[k].hardware_w = setting_.nodes[k].member.safe_w; }
   void start_node(std::size_t k) {
     Node& node = nodes[k];
     const auto& m = setting_.nodes[k].member;
     if (setting_.hostile && !random_.below(4)) node.most_w = m.safe_w + random_.uniform() * (m.max_w - m.safe_w);
-    node.keeper = std::make_unique<LeaseKeeper>(LeaseKeeper::Limits{std::max(m.min_w, node.least_w), std::min(m.max_w, node.most_w), m.safe_w, 600}, random_.next(), node.kept);
+    node.keeper = std::make_unique<LeaseKeeper>(
+        LeaseKeeper::Limits{std::max(m.min_w, node.least_w), std::min(m.max_w, node.most_w), m.safe_w, 600},
+        random_.next(), node.kept);
     node.alive = true, node.off = false;
     node.hardware_w = m.safe_w;
     node.telemetry_ns = now_ + in(random_.uniform());
@@ -159,7 +168,8 @@ class World {
 
   std::uint64_t order(std::size_t m, const SystemCommand& command, double deadline_s = 30) {
     Manager& manager = *chiefs[m].manager;
-    if (command.order == SystemOrder::SET_POWER && std::isfinite(command.budget_w)) allowed_w = std::max(allowed_w, command.budget_w);
+    if (command.order == SystemOrder::SET_POWER && std::isfinite(command.budget_w))
+      allowed_w = std::max(allowed_w, command.budget_w);
     if (command.order == SystemOrder::SHED && command.share > 0 && command.share < 1) {
       allowed_w = std::max(allowed_w, highest_base() * (1 - command.share));
     }
@@ -198,10 +208,13 @@ class World {
   std::int64_t clock(std::size_t m) const { return now_ + chiefs[m].offset; }
   Manager& manager(std::size_t m) { return *chiefs[m].manager; }
   bool has_event(std::size_t m, const std::string& what) const {
-    return std::any_of(chiefs[m].events.begin(), chiefs[m].events.end(), [&](const std::string& e) { return e.find("\"event\":\"" + what + "\"") != std::string::npos; });
+    return std::any_of(chiefs[m].events.begin(), chiefs[m].events.end(),
+                       [&](const std::string& e) { return e.find("\"event\":\"" + what + "\"") != std::string::npos; });
   }
   std::size_t audited(std::size_t m, const std::string& part) const {
-    return static_cast<std::size_t>(std::count_if(chiefs[m].audit.begin(), chiefs[m].audit.end(), [&](const auto& l) { return l.json.text().find(part) != std::string::npos; }));
+    return static_cast<std::size_t>(std::count_if(chiefs[m].audit.begin(), chiefs[m].audit.end(), [&](const auto& l) {
+      return l.json.text().find(part) != std::string::npos;
+    }));
   }
   void pump(std::size_t m) {
     Chief& chief = chiefs[m];
@@ -215,13 +228,17 @@ class World {
         if (commit.must_log && chief.disk.audit_fails) fine = false;
         if (fine) chief.disk.kept = commit.kept, chief.disk.written_ns = now_;
         if (setting_.hostile && !random_.below(60)) return kill(m);  // it is on the disk, and nobody was told
-        chief.manager->kept(commit.number, fine ? sonde::Result<void>{} : sonde::Result<void>(sonde::Error{"power.state", "no room", "make room"}), clock(m));
+        chief.manager->kept(
+            commit.number,
+            fine ? sonde::Result<void>{} : sonde::Result<void>(sonde::Error{"power.state", "no room", "make room"}),
+            clock(m));
       }
       for (auto& event : effects.events) chief.events.push_back(event.text());
       for (auto& t : effects.telemetry) {
         if (chief.telemetry.size() < 1000) chief.telemetry.push_back(t);
         for (std::size_t other = 0; other < chiefs.size(); ++other)
-          if (other != m) send({m, 1000 + other}, [this, other, t] {
+          if (other != m)
+            send({m, 1000 + other}, [this, other, t] {
               if (!chiefs[other].manager) return;
               chiefs[other].manager->cluster_said(t, clock(other));
               pump(other);
@@ -262,13 +279,19 @@ class World {
     for (std::size_t m = 0; m < chiefs.size(); ++m) {
       out += "\n  m" + std::to_string(m) + ": ";
       if (const auto* who = chiefs[m].manager.get()) {
-        out += (who->ledger() ? "leads " : "follows ") + std::to_string(who->fence().epoch) + " budget " + std::to_string(who->budget_w()) + " version " + std::to_string(who->budget_version());
+        out += (who->ledger() ? "leads " : "follows ") + std::to_string(who->fence().epoch) + " budget " +
+               std::to_string(who->budget_w()) + " version " + std::to_string(who->budget_version());
         if (who->ledger()) out += " committed " + std::to_string(who->ledger()->committed_w(clock(m)));
       }
-      if (chiefs[m].disk.kept) out += "; disk " + std::to_string(chiefs[m].disk.kept->budget_w) + " shed " + std::to_string(chiefs[m].disk.kept->shed_w) + " version " + std::to_string(chiefs[m].disk.kept->budget_version);
+      if (chiefs[m].disk.kept)
+        out += "; disk " + std::to_string(chiefs[m].disk.kept->budget_w) + " shed " +
+               std::to_string(chiefs[m].disk.kept->shed_w) + " version " +
+               std::to_string(chiefs[m].disk.kept->budget_version);
     }
     for (std::size_t k = 0; k < nodes.size(); ++k)
-      out += "\n  " + setting_.nodes[k].member.name + (nodes[k].alive ? " has " : " is dead, has ") + std::to_string(nodes[k].hardware_w) + " by epoch " + std::to_string(nodes[k].keeper->seen().epoch) + (nodes[k].keeper->leased(clock(nodes[k])) ? " leased" : "");
+      out += "\n  " + setting_.nodes[k].member.name + (nodes[k].alive ? " has " : " is dead, has ") +
+             std::to_string(nodes[k].hardware_w) + " by epoch " + std::to_string(nodes[k].keeper->seen().epoch) +
+             (nodes[k].keeper->leased(clock(nodes[k])) ? " leased" : "");
     return out;
   }
 
@@ -276,10 +299,14 @@ class World {
     lower_allowed();
     double sum = sum_w();
     most_share = std::max(most_share, sum / allowed_w);
-    if (sum > allowed_w * (1 + 1e-9)) FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps add up to " << sum << " W, allowed are " << allowed_w << " W" << described());
+    if (sum > allowed_w * (1 + 1e-9))
+      FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps add up to " << sum << " W, allowed are "
+                 << allowed_w << " W" << described());
     for (const auto& [name, rack] : setting_.racks) {
       const double limit = std::fmin(rack.power_limit_w, rack.cooling_w);
-      if (rack_w(name) > limit * (1 + 1e-9)) FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps of rack " << name << " add up to " << rack_w(name) << " W, allowed are " << limit << " W");
+      if (rack_w(name) > limit * (1 + 1e-9))
+        FAIL("at " << static_cast<double>(now_) / 1e9 << " s the caps of rack " << name << " add up to " << rack_w(name)
+                   << " W, allowed are " << limit << " W");
     }
   }
 
@@ -295,7 +322,9 @@ class World {
   std::vector<Chief> chiefs;
 
  private:
-  std::int64_t clock(const Node& node) const { return node.offset + static_cast<std::int64_t>(static_cast<double>(now_) * node.rate); }
+  std::int64_t clock(const Node& node) const {
+    return node.offset + static_cast<std::int64_t>(static_cast<double>(now_) * node.rate);
+  }
   std::int64_t due(const Chief& chief) const {
     return std::max({chief.manager->next_ns() - chief.offset, chief.ticked_ns + in(0.01), chief.stalled_until_ns});
   }
@@ -326,7 +355,8 @@ class World {
       std::int64_t first = to;
       for (auto& node : nodes) {
         if (!node.alive || !node.keeper->leased(clock(node))) continue;
-        const auto ends = static_cast<std::int64_t>(static_cast<double>(node.keeper->ends_ns() - node.offset) / node.rate) + 2;
+        const auto ends =
+            static_cast<std::int64_t>(static_cast<double>(node.keeper->ends_ns() - node.offset) / node.rate) + 2;
         if (ends > now_) first = std::min(first, ends);
       }
       now_ = first;
@@ -352,11 +382,18 @@ class World {
   Report report(const Node& node) const {
     const std::int64_t at = clock(node);
     const LeaseKeeper& keeper = *node.keeper;
-    return {keeper.ticket(at), keeper.seen(), keeper.sequence(), keeper.leased(at), keeper.leased(at) ? static_cast<double>(keeper.ends_ns() - at) / 1e9 : 0, keeper.cap_w(at), node.hardware_w};
+    return {keeper.ticket(at),
+            keeper.seen(),
+            keeper.sequence(),
+            keeper.leased(at),
+            keeper.leased(at) ? static_cast<double>(keeper.ends_ns() - at) / 1e9 : 0,
+            keeper.cap_w(at),
+            node.hardware_w};
   }
   double draws(const Node& node) const { return node.lies ? node.demand_w : std::min(node.hardware_w, node.demand_w); }
   void tell(std::size_t m, std::size_t k, std::int64_t asked, std::uint64_t life) {
-    send({m, k}, [this, m, k, asked, life, told = report(nodes[k]), power = draws(nodes[k]), limits = nodes[k].keeper->limits()] {
+    send({m, k}, [this, m, k, asked, life, told = report(nodes[k]), power = draws(nodes[k]),
+                  limits = nodes[k].keeper->limits()] {
       if (!chiefs[m].manager || chiefs[m].life != life) return;
       chiefs[m].manager->node_ranges(setting_.nodes[k].member.name, limits.min_w, limits.max_w);
       chiefs[m].manager->node_said(setting_.nodes[k].member.name, told, power, 0, {}, asked, clock(m));
@@ -385,7 +422,8 @@ class World {
     for (std::size_t other = 0; other < chiefs.size(); ++other) {
       if (other == m || !chiefs[other].manager) continue;
       ++of;
-      have += !cut_.contains({m, 1000 + other}) && !cut_.contains({other, 1000 + m}) && chiefs[other].manager->kept_version() >= version;
+      have += !cut_.contains({m, 1000 + other}) && !cut_.contains({other, 1000 + m}) &&
+              chiefs[other].manager->kept_version() >= version;
     }
     if (have < of && tries < 5) {
       mail_.emplace(now_ + in(0.2), [this, m, version, tries, life = chiefs[m].life] {
@@ -409,14 +447,18 @@ class World {
       if (chief.disk.kept) most = std::max(most, chief.disk.kept->budget_w);
     return most;
   }
-  /// A lower budget binds from when all managers have it, nobody is asked for another, and who leads says that the nodes hold to it.
+  /// A lower budget binds from when all managers have it, nobody is asked for another, and who leads says that the
+  /// nodes hold to it.
   void lower_allowed() {
     bool over = false;  // a shed: for whoever may take that for the end of it
     for (std::size_t i = 0; i < chiefs.size(); ++i) {
-      if (chiefs[i].disk.kept && !std::isnan(chiefs[i].disk.kept->shed_w) && std::isnan(chiefs[i].disk.now(now_).shed_w)) allowed_w = std::max(allowed_w, chiefs[i].disk.kept->budget_w), over = true;
+      if (chiefs[i].disk.kept && !std::isnan(chiefs[i].disk.kept->shed_w) &&
+          std::isnan(chiefs[i].disk.now(now_).shed_w))
+        allowed_w = std::max(allowed_w, chiefs[i].disk.kept->budget_w), over = true;
       if (!chiefs[i].manager) continue;
       const auto told = chiefs[i].manager->answer({SystemAsk::GET_INFO}, clock(i)).body.cluster;
-      if (std::isfinite(told.restored_w) && told.shed_left_s <= 0) allowed_w = std::max(allowed_w, told.restored_w), over = true;
+      if (std::isfinite(told.restored_w) && told.shed_left_s <= 0)
+        allowed_w = std::max(allowed_w, told.restored_w), over = true;
     }
     if (over || !open_.empty()) return;
     const std::size_t m = leader();
@@ -428,7 +470,9 @@ class World {
     }
     const Ledger& ledger = *who.ledger();
     const std::int64_t at = clock(m);
-    if (who.budget_w() < allowed_w && ledger.settings().budget_w == who.budget_w() && ledger.settled(at) && ledger.quorum(at) && ledger.committed_w(at) <= who.budget_w() + 1e-6) allowed_w = who.budget_w(), ++changed;
+    if (who.budget_w() < allowed_w && ledger.settings().budget_w == who.budget_w() && ledger.settled(at) &&
+        ledger.quorum(at) && ledger.committed_w(at) <= who.budget_w() + 1e-6)
+      allowed_w = who.budget_w(), ++changed;
   }
 
   void something() {
@@ -474,7 +518,8 @@ class World {
     } else if (what < 400) {
       SystemCommand c;
       c.order = random_.below(4) ? SystemOrder::SET_JOB : SystemOrder::END_JOB;
-      c.job = "j" + std::to_string(random_.below(4)), c.for_s = random_.uniform() * 60, c.weight = random_.uniform() * 3, c.guaranteed_w = random_.uniform() * 300;
+      c.job = "j" + std::to_string(random_.below(4)), c.for_s = random_.uniform() * 60,
+      c.weight = random_.uniform() * 3, c.guaranteed_w = random_.uniform() * 300;
       for (std::size_t i = 0; i < nodes.size(); ++i)
         if (!random_.below(3)) c.nodes.push_back(setting_.nodes[i].member.name);
       if (chief.manager) order(m, c);
@@ -494,7 +539,8 @@ class World {
       if (random_.below(2)) lie.lease_w = lie.cap_w = lie.left_s = unknown;
       chief.manager->node_said(setting_.nodes[k].member.name, lie, 1e300, 0, {}, 0, clock(m));
       ClusterTelemetry t;
-      t.cluster = "c", t.manager = "z", t.state = "active", t.epoch = ~std::uint64_t{0}, t.budget_w = 1e12, t.budget_version = ~std::uint64_t{0};
+      t.cluster = "c", t.manager = "z", t.state = "active", t.epoch = ~std::uint64_t{0}, t.budget_w = 1e12,
+      t.budget_version = ~std::uint64_t{0};
       chief.manager->cluster_said(t, clock(m));
       t.epoch = 1, t.budget_w = unknown;
       chief.manager->cluster_said(t, clock(m));

@@ -1,4 +1,5 @@
-// The system manager in a world of its own: what it lends, when it leads, what orders come to, and what it does when others fail.
+// The system manager in a world of its own: what it lends, when it leads, what orders come to, and what it does when
+// others fail.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -108,7 +109,9 @@ TEST_CASE("an orderly end does not make the standby wait") {
   CHECK(world.leader() == 1);
 }
 
-TEST_CASE("who takes over while a node is dead lets the others be at their safe caps, and not below, until it knows what that one can have") {
+TEST_CASE(
+    "who takes over while a node is dead lets the others be at their safe caps, and not below, until it knows what "
+    "that one can have") {
   World world(four());
   world.settle();
   world.stop_node(3);
@@ -122,7 +125,9 @@ TEST_CASE("who takes over while a node is dead lets the others be at their safe 
   CHECK(world.sum_w() == doctest::Approx(800));
 }
 
-TEST_CASE("leases that were made shorter: who takes over waits for the longer ones of before, by what it heard or by its disk, and forgets them when they are over") {
+TEST_CASE(
+    "leases that were made shorter: who takes over waits for the longer ones of before, by what it heard or by its "
+    "disk, and forgets them when they are over") {
   for (const bool heard : {true, false}) {
     CAPTURE(heard);
     Setting s = four();
@@ -135,7 +140,7 @@ TEST_CASE("leases that were made shorter: who takes over waits for the longer on
     world.lease(0, 10), world.lease(1, 10);
     world.kill(1);
     if (heard) {
-      world.chiefs[1].disk.kept->lease_s = 0;   // as of a file of before
+      world.chiefs[1].disk.kept->lease_s = 0;  // as of a file of before
       world.start(1);
       world.run_for(3);
       CHECK(world.chiefs[1].disk.kept->lease_s == 60);
@@ -205,7 +210,8 @@ TEST_CASE("one that lost its disk is told by nodes that another epoch was there,
   CHECK(world.sum_w() == doctest::Approx(800));
 }
 
-TEST_CASE("a node whose hardware can be set to less than its configuration says is lent no more, and others get the rest") {
+TEST_CASE(
+    "a node whose hardware can be set to less than its configuration says is lent no more, and others get the rest") {
   World world(four());
   for (auto& n : world.nodes) n.least_w = 60;
   world.nodes[0].most_w = world.nodes[1].most_w = 180;
@@ -308,7 +314,8 @@ TEST_CASE("who asks to wait no time is answered at once, and told that it is not
   REQUIRE(world.answer(number));
   CHECK(world.answer(number)->code == ReplyCode::ok);
   CHECK(std::isnan(world.answer(number)->body.comply_s));
-  // Nodes that are not reached go to their safe caps when their leases are over; who reaches none of them does not say what they hold to.
+  // Nodes that are not reached go to their safe caps when their leases are over; who reaches none of them does not say
+  // what they hold to.
   world.run_for(16);
   CHECK(world.sum_w() == 400);
   CHECK(!world.has_event(0, "complied"));
@@ -400,7 +407,8 @@ TEST_CASE("one that was replaced and does not know it says of no order that the 
   World world(s);
   world.settle();
   REQUIRE(world.leader() == 0);
-  // It stands still, and goes on with its leases and its majority not over yet: nobody was there to tell it of the other one.
+  // It stands still, and goes on with its leases and its majority not over yet: nobody was there to tell it of the
+  // other one.
   world.cut_managers(0, 1);
   for (std::size_t k = 0; k < 4; ++k) world.cut(0, k);
   world.run_for(9);
@@ -426,7 +434,9 @@ TEST_CASE("one that was replaced and does not know it says of no order that the 
   CHECK(world.leaders() == 1);
 }
 
-TEST_CASE("that nodes hold to a budget is said when more than half of them answered after it was kept, also where nothing has to change") {
+TEST_CASE(
+    "that nodes hold to a budget is said when more than half of them answered after it was kept, also where nothing "
+    "has to change") {
   World world(four());
   world.settle();
   REQUIRE(world.leader() == 0);
@@ -466,7 +476,7 @@ TEST_CASE("a SHED is over by itself, also when another manager leads by then, an
   CHECK(world.manager(0).budget_w() == 600);
   world.run_for(24);
   CHECK(world.manager(1).budget_w() == 600);
-  world.run_for(2.5);                     // 61.5 s: not so long again, because another took over
+  world.run_for(2.5);  // 61.5 s: not so long again, because another took over
   CHECK(world.manager(1).budget_w() == 800);
   world.run_for(5);
   CHECK(world.has_event(1, "shed_over"));
@@ -524,7 +534,7 @@ TEST_CASE("a configuration that was changed by hand is the last word, but not ag
   CHECK(changed->budget_w() == 900);
   ClusterTelemetry t;
   t.cluster = "c", t.manager = "m1", t.state = "active", t.epoch = 4, t.budget_version = 2, t.budget_w = 500;
-  changed->cluster_said(t, second);       // of before
+  changed->cluster_said(t, second);  // of before
   CHECK(changed->take().commits.empty());
   CHECK(changed->budget_w() == 900);
   t.budget_version = 3, t.budget_w = 600;
@@ -666,7 +676,8 @@ TEST_CASE("nodes whose demand stays have caps that stay, under every policy, wit
       std::vector<double> low(4, 1e9), high(4, 0);
       for (int k = 0; k < 60; ++k) {
         world.run_for(1);
-        for (std::size_t i = 0; i < 4; ++i) low[i] = std::min(low[i], world.nodes[i].hardware_w), high[i] = std::max(high[i], world.nodes[i].hardware_w);
+        for (std::size_t i = 0; i < 4; ++i)
+          low[i] = std::min(low[i], world.nodes[i].hardware_w), high[i] = std::max(high[i], world.nodes[i].hardware_w);
       }
       for (std::size_t i = 0; i < 4; ++i) {
         CAPTURE(world.nodes[i].demand_w);
@@ -721,7 +732,7 @@ TEST_CASE("who takes over says which nodes it does not know, and counts what the
   for (std::size_t k = before; k < world.chiefs[1].telemetry.size(); ++k) {
     const auto& t = world.chiefs[1].telemetry[k];
     if (t.state != "active") continue;
-    CHECK(t.committed_w <= 800 + 1e-6);   // never a figure that looks like a budget that was not held
+    CHECK(t.committed_w <= 800 + 1e-6);  // never a figure that looks like a budget that was not held
     CHECK((t.unknown_nodes > 0) == (t.unknown_w > 0));
     if (t.unknown_nodes == 1) {
       unknown_told = true;
@@ -768,14 +779,17 @@ TEST_CASE("racks: the sum of a rack's caps is within its limit, and others have 
 
   s.racks["a"].cooling_w = 299;
   Manager::Settings settings;
-  settings.name = "m0", settings.cluster = "c", settings.nodes = s.nodes, settings.racks = s.racks, settings.budget.power_limit_w = 1400;
+  settings.name = "m0", settings.cluster = "c", settings.nodes = s.nodes, settings.racks = s.racks,
+  settings.budget.power_limit_w = 1400;
   const auto refused = Manager::open(settings, std::nullopt, 0);
   REQUIRE(!refused);
   CHECK(refused.error().code == "power.safe_above_rack");
   CHECK(refused.error().what.find("299 W") != std::string::npos);
 }
 
-TEST_CASE("racks: while leases of another manager may run that are not known, a rack that would be above its limit gets nothing above safe caps") {
+TEST_CASE(
+    "racks: while leases of another manager may run that are not known, a rack that would be above its limit gets "
+    "nothing above safe caps") {
   std::vector<Member> members{{"n0", 50, 400, 100}, {"n1", 50, 400, 100}, {"n2", 50, 400, 100}, {"n3", 50, 400, 100}};
   Ledger::Settings ls;
   ls.budget_w = 1600;
@@ -786,7 +800,10 @@ TEST_CASE("racks: while leases of another manager may run that are not known, a 
   REQUIRE(keepers[0].offer({{1, "a"}, 1, keepers[0].ticket(0), 15, 250}, 0) == Refusal::none);
   const auto hear = [&](std::size_t k) {
     (void)keepers[k].fence({2, "b"});
-    ledger.heard(k, {keepers[k].ticket(second), keepers[k].seen(), keepers[k].sequence(), keepers[k].leased(second), 14, keepers[k].cap_w(second), keepers[k].cap_w(second)}, second, second);
+    ledger.heard(k,
+                 {keepers[k].ticket(second), keepers[k].seen(), keepers[k].sequence(), keepers[k].leased(second), 14,
+                  keepers[k].cap_w(second), keepers[k].cap_w(second)},
+                 second, second);
   };
   for (std::size_t k : {0, 2, 3}) hear(k);
   // n1 may have 400 W: the earlier manager counted n0 at its safe cap since.
@@ -801,7 +818,8 @@ TEST_CASE("racks: while leases of another manager may run that are not known, a 
 
 TEST_CASE("what racks cannot have is given to others, within their ranges") {
   const std::vector<Rack> racks{{"a", 300, {0, 1}}, {"b", 450, {2, 3}}};
-  std::vector<double> caps{250, 250, 200, 200, 100}, held(5, 0), low(5, 50), high{400, 400, 400, 400, 250}, weight(5, 1);
+  std::vector<double> caps{250, 250, 200, 200, 100}, held(5, 0), low(5, 50), high{400, 400, 400, 400, 250},
+      weight(5, 1);
   fit_racks(racks, held, low, high, weight, caps);
   CHECK(caps[0] == doctest::Approx(150));
   CHECK(caps[0] + caps[1] <= 300);
@@ -825,7 +843,8 @@ TEST_CASE("words that cannot be true change nothing") {
   world.settle();
   Manager& m = world.manager(0);
   ClusterTelemetry t;
-  t.cluster = "c", t.manager = "z", t.state = "active", t.epoch = ~std::uint64_t{0}, t.budget_w = 900, t.budget_version = 1u << 30;
+  t.cluster = "c", t.manager = "z", t.state = "active", t.epoch = ~std::uint64_t{0}, t.budget_w = 900,
+  t.budget_version = 1u << 30;
   m.cluster_said(t, world.clock(0));
   t.epoch = 50, t.cluster = "other";
   m.cluster_said(t, world.clock(0));
@@ -865,14 +884,16 @@ TEST_CASE("a leader that reaches no more than half of the nodes is no leader to 
 TEST_CASE("one that only observes tells what it would set, and sets nothing") {
   Setting s = four();
   Manager::Settings settings;
-  settings.name = "o", settings.cluster = "c", settings.nodes = s.nodes, settings.budget.power_limit_w = 800, settings.observe = true;
+  settings.name = "o", settings.cluster = "c", settings.nodes = s.nodes, settings.budget.power_limit_w = 800,
+  settings.observe = true;
   auto manager = std::move(*Manager::open(settings, std::nullopt, 0));
   std::vector<LeaseKeeper> keepers;
   for (std::uint64_t k = 0; k < 4; ++k) keepers.emplace_back(LeaseKeeper::Limits{50, 400, 100, 600}, k + 1);
   std::size_t would = 0, lines = 0;
   for (std::int64_t now = 0; now < 30 * second; now += second) {
     for (std::size_t k = 0; k < 4; ++k)
-      manager->node_said(s.nodes[k].member.name, {keepers[k].ticket(now), keepers[k].seen(), 0, false, 0, 100, 100}, 90, 1, {}, 0, now);
+      manager->node_said(s.nodes[k].member.name, {keepers[k].ticket(now), keepers[k].seen(), 0, false, 0, 100, 100}, 90,
+                         1, {}, 0, now);
     manager->tick(now);
     const auto effects = manager->take();
     CHECK(effects.commits.empty());
@@ -901,7 +922,8 @@ TEST_CASE("orders have their turn, and the one that comes too late for its calle
   World world(four());
   world.settle();
   world.cut_managers(0, 1);
-  const auto first = world.order(0, set_power(700)), second_one = world.order(0, set_power(600), 0.5), third = world.order(0, set_power(500));
+  const auto first = world.order(0, set_power(700)), second_one = world.order(0, set_power(600), 0.5),
+             third = world.order(0, set_power(500));
   CHECK(world.answer(first) == nullptr);
   world.run_for(6);
   CHECK(world.answer(first)->code == ReplyCode::ok);
@@ -931,7 +953,8 @@ TEST_CASE("what cannot be a system manager is not one") {
 TEST_CASE("what scrapers get is OpenMetrics, with what the cluster is at") {
   World world(four());
   world.settle();
-  const auto text = metrics_text(world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body, world.manager(0).counts(), true, 2, 3);
+  const auto text = metrics_text(world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body,
+                                 world.manager(0).counts(), true, 2, 3);
   CHECK(text.find("\nsonde_power_budget_watts 800\n") != std::string::npos);
   CHECK(text.find("\nsonde_power_leading 1\n") != std::string::npos);
   CHECK(text.find("\nsonde_power_node_cap_watts{node=\"n1\"} 200\n") != std::string::npos);
@@ -940,7 +963,9 @@ TEST_CASE("what scrapers get is OpenMetrics, with what the cluster is at") {
   CHECK(text.ends_with("# EOF\n"));
 }
 
-TEST_CASE("ten thousand steps of system managers, with everything that can fail: never above the budget, nor a rack above its limit") {
+TEST_CASE(
+    "ten thousand steps of system managers, with everything that can fail: never above the budget, nor a rack above "
+    "its limit") {
   const Seeds seeds(24);
   std::size_t steps = 0, takeovers = 0, above = 0, kills = 0, changed = 0;
   double most_share = 0;
@@ -956,24 +981,34 @@ TEST_CASE("ten thousand steps of system managers, with everything that can fail:
     const std::size_t n = 2 + seed % 7;
     std::map<std::string, std::pair<double, double>> racks;
     for (std::size_t k = 0; k < n; ++k) {
-      const double min = 40 + std::floor(random.uniform() * 40), max = min + 100 + std::floor(random.uniform() * 300), low = min + std::floor(random.uniform() * 60);
+      const double min = 40 + std::floor(random.uniform() * 40), max = min + 100 + std::floor(random.uniform() * 300),
+                   low = min + std::floor(random.uniform() * 60);
       s.nodes.push_back(node("n" + std::to_string(k), min, max, low, k % 3 ? "a" : "b"));
       safe += low, most += max;
       racks[s.nodes.back().rack].first += low, racks[s.nodes.back().rack].second += max;
     }
     s.budget_w = safe + (most - safe) * (0.3 + 0.5 * random.uniform());
     if (seed % 2)
-      for (const auto& [name, sums] : racks) s.racks[name].power_limit_w = sums.first + (sums.second - sums.first) * 0.4;
+      for (const auto& [name, sums] : racks)
+        s.racks[name].power_limit_w = sums.first + (sums.second - sums.first) * 0.4;
     if (seed % 5 == 0) s.soft_w = s.budget_w * 0.5;
     World world(s);
     world.run_for(600);
-    steps += world.steps, takeovers += world.takeovers, above += world.above_safe, kills += world.kills, changed += world.changed;
+    steps += world.steps, takeovers += world.takeovers, above += world.above_safe, kills += world.kills,
+        changed += world.changed;
     most_share = std::max(most_share, world.most_share);
     if (!seeds.asked) CHECK(world.most_share > 0.5);  // a budget that nobody comes near to would hold without all this
   }
-  seeds.tell(sonde::JsonLine().add("worlds", seeds.last - seeds.first + 1).add("steps", steps).add("takeovers", takeovers).add("kills", kills).add("above_safe", above).add("most_share", most_share));
+  seeds.tell(sonde::JsonLine()
+                 .add("worlds", seeds.last - seeds.first + 1)
+                 .add("steps", steps)
+                 .add("takeovers", takeovers)
+                 .add("kills", kills)
+                 .add("above_safe", above)
+                 .add("most_share", most_share));
   if (seeds.asked) return;
-  MESSAGE(steps, " steps, ", takeovers, " takeovers, ", above, " grants above safe, ", kills, " kills, ", changed, " lower budgets bound");
+  MESSAGE(steps, " steps, ", takeovers, " takeovers, ", above, " grants above safe, ", kills, " kills, ", changed,
+          " lower budgets bound");
   CHECK(steps >= 10'000);
   CHECK(takeovers > 50);
   CHECK(above > 5'000);

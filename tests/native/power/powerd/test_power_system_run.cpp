@@ -1,5 +1,5 @@
-// System managers as processes, over Cyclone DDS on loopback, with nodes that have no hardware but a lease each. The caps of all nodes are added up
-// every few milliseconds, whatever happens meanwhile.
+// System managers as processes, over Cyclone DDS on loopback, with nodes that have no hardware but a lease each. The
+// caps of all nodes are added up every few milliseconds, whatever happens meanwhile.
 #include <doctest/doctest.h>
 
 #include <arpa/inet.h>
@@ -133,20 +133,27 @@ std::int64_t boot_ns() {
 /// A node manager without hardware: what its lease says is what it has.
 class StandIn {
  public:
-  StandIn(const bus::Profile& profile, const std::string& name, std::uint64_t instance) : name_(name), keeper_({50, 400, 100, 600}, instance) {
+  StandIn(const bus::Profile& profile, const std::string& name, std::uint64_t instance)
+      : name_(name), keeper_({50, 400, 100, 600}, instance) {
     auto opened = bus::Bus::open(profile);
     REQUIRE(opened);
     bus_ = *opened;
     bus::ServerOptions options;
     options.name = name;
-    auto get = bus::Server::open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(), bus::handler<NodeQuery, NodeAnswer>([this](const bus::Incoming&, const NodeQuery&) { return answer(Refusal::none); }), options);
+    auto get = bus::Server::open(bus_, topic::node_get, bus::service_types<NodeQuery, NodeAnswer>(),
+                                 bus::handler<NodeQuery, NodeAnswer>(
+                                     [this](const bus::Incoming&, const NodeQuery&) { return answer(Refusal::none); }),
+                                 options);
     REQUIRE(get);
     get_ = std::move(*get);
-    auto set = bus::Server::open(bus_, topic::node_set, bus::service_types<NodeCommand, NodeAnswer>(), bus::handler<NodeCommand, NodeAnswer>([this](const bus::Incoming&, const NodeCommand& c) {
-                                   const std::lock_guard lock(mutex_);
-                                   return answered(c.order == NodeOrder::FENCE_NODE ? keeper_.fence({c.epoch, c.manager}) : keeper_.offer(c.grant(), boot_ns()));
-                                 }),
-                                 options);
+    auto set =
+        bus::Server::open(bus_, topic::node_set, bus::service_types<NodeCommand, NodeAnswer>(),
+                          bus::handler<NodeCommand, NodeAnswer>([this](const bus::Incoming&, const NodeCommand& c) {
+                            const std::lock_guard lock(mutex_);
+                            return answered(c.order == NodeOrder::FENCE_NODE ? keeper_.fence({c.epoch, c.manager})
+                                                                             : keeper_.offer(c.grant(), boot_ns()));
+                          }),
+                          options);
     REQUIRE(set);
     set_ = std::move(*set);
   }
@@ -173,7 +180,13 @@ class StandIn {
       return out;
     }
     const std::int64_t now = boot_ns();
-    Report report{keeper_.ticket(now), keeper_.seen(), keeper_.sequence(), keeper_.leased(now), keeper_.leased(now) ? static_cast<double>(keeper_.ends_ns() - now) / 1e9 : 0, keeper_.cap_w(now), keeper_.cap_w(now)};
+    Report report{keeper_.ticket(now),
+                  keeper_.seen(),
+                  keeper_.sequence(),
+                  keeper_.leased(now),
+                  keeper_.leased(now) ? static_cast<double>(keeper_.ends_ns() - now) / 1e9 : 0,
+                  keeper_.cap_w(now),
+                  keeper_.cap_w(now)};
     out.body.node = name_;
     out.body.power_w = keeper_.cap_w(now) * 0.9;
     out.body.lease = LeaseState::of(report);
@@ -190,9 +203,11 @@ class StandIn {
 std::string http_get(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
-  to.sin_family = AF_INET, to.sin_port = htons(static_cast<std::uint16_t>(port)), to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_family = AF_INET, to.sin_port = htons(static_cast<std::uint16_t>(port)),
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-  const std::string ask = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\nConnection: close\r\n\r\n";
+  const std::string ask =
+      "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\nConnection: close\r\n\r\n";
   REQUIRE(::write(fd, ask.data(), ask.size()) == static_cast<ssize_t>(ask.size()));
   std::string out;
   char bytes[4096];
@@ -209,21 +224,30 @@ bool becomes(const std::function<bool()>& what) {
 
 }  // namespace
 
-TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a takeover, and the sum of caps within the budget all the time") {
+TEST_CASE(
+    "two system managers as processes: a budget, a shed, a kill -9 and a takeover, and the sum of caps within the "
+    "budget all the time") {
   const Folder folder;
   const auto domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 101) % 200;
-  folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" + std::to_string(domain) + "\"/></sonde-bus>");
+  folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" + std::to_string(domain) +
+                              "\"/></sonde-bus>");
   constexpr double lease_s = 2;
   const auto config = [&](const std::string& name, const char* takeover) {
-    return folder.write(name + ".toml", "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path + "/bus.xml\"\n[budget]\npower_limit = \"800W\"\nlease = \"2s\"\nrenew = \"700ms\"\nperiod = \"500ms\"\n"
-                        "[[nodes]]\nhosts = \"n[1-4]\"\nmin = \"50W\"\nmax = \"400W\"\nsafe = \"100W\"\n[system-manager]\nname = \"" + name + "\"\nstate = \"" + folder.path + "/state\"\naudit = \"" +
-                        folder.path + "/" + name + ".jsonl\"\ntakeover = \"" + takeover + "\"\nmetrics = \"127.0.0.1:0\"\n");
+    return folder.write(
+        name + ".toml",
+        "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path +
+            "/bus.xml\"\n[budget]\npower_limit = \"800W\"\nlease = \"2s\"\nrenew = \"700ms\"\nperiod = \"500ms\"\n"
+            "[[nodes]]\nhosts = \"n[1-4]\"\nmin = \"50W\"\nmax = \"400W\"\nsafe = \"100W\"\n[system-manager]\nname = "
+            "\"" +
+            name + "\"\nstate = \"" + folder.path + "/state\"\naudit = \"" + folder.path + "/" + name +
+            ".jsonl\"\ntakeover = \"" + takeover + "\"\nmetrics = \"127.0.0.1:0\"\n");
   };
   const std::string first_config = config("m1", "1500ms"), second_config = config("m2", "3s");
   auto profile = bus::load_profile(folder.path + "/bus.xml");
   REQUIRE(profile);
   std::vector<std::unique_ptr<StandIn>> nodes;
-  for (std::uint64_t k = 1; k <= 4; ++k) nodes.push_back(std::make_unique<StandIn>(*profile, "n" + std::to_string(k), k));
+  for (std::uint64_t k = 1; k <= 4; ++k)
+    nodes.push_back(std::make_unique<StandIn>(*profile, "n" + std::to_string(k), k));
 
   std::atomic<double> allowed_w = 800, most_w = 0, over_w = 0;
   std::atomic<bool> ending = false;
@@ -263,7 +287,9 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   auto set = bus::Client::open(*opened, topic::system_set, bus::service_types<SystemCommand, SystemAnswer>());
   REQUIRE(get);
   REQUIRE(set);
-  const auto ask = [&](const std::string& target) { return bus::call<SystemAnswer>(**get, SystemQuery{SystemAsk::GET_POWER}, {target, 60, 0.5}); };
+  const auto ask = [&](const std::string& target) {
+    return bus::call<SystemAnswer>(**get, SystemQuery{SystemAsk::GET_POWER}, {target, 60, 0.5});
+  };
   const auto order = [&](const SystemCommand& c, const std::string& target = "active") {
     auto answer = bus::call<SystemAnswer>(**set, c, {target, 60, 0.5});
     REQUIRE(answer);
@@ -298,9 +324,9 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   c.wait_s = 50, c.reason = "a test", c.user = "ada";
   answer = order(c);
   CHECK(answer.code == bus::ReplyCode::ok);
-  CHECK(answer.message == "");           // the standby has it on its disk
+  CHECK(answer.message == "");  // the standby has it on its disk
   CHECK(answer.body.comply_s >= 0);
-  allowed_w = 600;                        // from when it is answered
+  allowed_w = 600;  // from when it is answered
   CHECK(folder.read("state/system-manager-m2.state").find("budget_w 600\n") != std::string::npos);
   c = {};
   c.order = SystemOrder::SHED, c.share = 0.25, c.for_s = 2, c.wait_s = 50;
@@ -327,7 +353,8 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   CHECK((*told).body.cluster.manager == "m2");
   CHECK((*told).body.cluster.budget_w == 600);
 
-  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set. Its disk is full now.
+  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set. Its disk
+  // is full now.
   const std::string before = folder.read("m1.jsonl");
   std::filesystem::remove(folder.path + "/m1.jsonl");
   std::filesystem::create_symlink("/dev/full", folder.path + "/m1.jsonl");
@@ -353,8 +380,10 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   CHECK(most_w > 799);
 
   const std::string& audit = before;
-  for (const char* part : {"\"what\":\"takeover\"", "\"what\":\"SET_POWER\"", "\"from_w\":800,\"to_w\":600", "\"reason\":\"a test\",\"result\":\"ok\"", "\"user_by_own_word\":\"ada\"",
-                           "\"result\":\"refused\",\"code\":1009", "\"what\":\"SHED\"", "\"what\":\"shed_over\"", "\"what\":\"complied\"", "\"what\":\"cap\""})
+  for (const char* part : {"\"what\":\"takeover\"", "\"what\":\"SET_POWER\"", "\"from_w\":800,\"to_w\":600",
+                           "\"reason\":\"a test\",\"result\":\"ok\"", "\"user_by_own_word\":\"ada\"",
+                           "\"result\":\"refused\",\"code\":1009", "\"what\":\"SHED\"", "\"what\":\"shed_over\"",
+                           "\"what\":\"complied\"", "\"what\":\"cap\""})
     CHECK_MESSAGE(audit.find(part) != std::string::npos, part);
   CHECK(audit.find("\"client\":\"" + (*opened)->guid().text().substr(0, 24)) != std::string::npos);
   const std::string other = folder.read("m2.jsonl");
@@ -364,14 +393,21 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
 
 TEST_CASE("a system manager that cannot be one says why, and ends with 2 or 3") {
   const Folder folder;
-  folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" + std::to_string(20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 102) % 200) + "\"/></sonde-bus>");
+  folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" +
+                              std::to_string(20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 102) % 200) +
+                              "\"/></sonde-bus>");
   const auto run = [&](const std::string& more, const std::string& code) {
-    const std::string path = folder.write("c.toml", "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path + "/bus.xml\"\n[budget]\npower_limit = \"800W\"\n[[nodes]]\nhosts = \"n[1-4]\"\nmin = \"50W\"\nmax = \"400W\"\nsafe = \"100W\"\nrack = \"r\"\n" + more);
+    const std::string path =
+        folder.write("c.toml", "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path +
+                                   "/bus.xml\"\n[budget]\npower_limit = \"800W\"\n[[nodes]]\nhosts = \"n[1-4]\"\nmin = "
+                                   "\"50W\"\nmax = \"400W\"\nsafe = \"100W\"\nrack = \"r\"\n" +
+                                   more);
     Daemon daemon({"system-manager", "--config", path});
     CHECK(daemon.event("\"event\":\"error\"").find("\"code\":\"" + code + "\"") != std::string::npos);
     return daemon.end();
   };
-  const std::string own = "[system-manager]\nname = \"m1\"\nstate = \"" + folder.path + "/state\"\naudit = \"" + folder.path + "/a.jsonl\"\n";
+  const std::string own = "[system-manager]\nname = \"m1\"\nstate = \"" + folder.path + "/state\"\naudit = \"" +
+                          folder.path + "/a.jsonl\"\n";
   CHECK(run(own + "[racks.r]\npower_limit = \"399W\"\n", "power.safe_above_rack") == 2);
   CHECK(run("[system-manager]\nname = \"active\"\nstate = \"" + folder.path + "/state\"\n", "power.bad_value") == 2);
   std::filesystem::create_directories(folder.path + "/state");
@@ -387,7 +423,8 @@ TEST_CASE("what a system manager keeps is there again, or it says that it is dam
   REQUIRE(none);
   CHECK(!(*none).has_value());
   Kept kept;
-  kept.epoch = 7, kept.budget_version = 9, kept.budget_w = 812.25, kept.configured_w = 1000, kept.shed_w = 600.1, kept.shed_left_s = 50, kept.lease_s = 60.5;
+  kept.epoch = 7, kept.budget_version = 9, kept.budget_w = 812.25, kept.configured_w = 1000, kept.shed_w = 600.1,
+  kept.shed_left_s = 50, kept.lease_s = 60.5;
   REQUIRE(save(path, kept, 1'000'000'000'000));
   auto again = load_kept(path, 1'020'000'000'000);
   REQUIRE(again);
@@ -401,7 +438,8 @@ TEST_CASE("what a system manager keeps is there again, or it says that it is dam
   CHECK(k.shed_left_s == doctest::Approx(30));
   CHECK(k.lease_s == 60.5);
   // Of before leases were kept: as such a version wrote it.
-  std::ofstream(path) << "sonde-system-manager 1\nepoch 3\nbudget_version 5\nbudget_w 800\nconfigured_w 1000\nshed_w nan\nshed_ends_ns 0\nsum 11929192651325873968\n";
+  std::ofstream(path) << "sonde-system-manager 1\nepoch 3\nbudget_version 5\nbudget_w 800\nconfigured_w 1000\nshed_w "
+                         "nan\nshed_ends_ns 0\nsum 11929192651325873968\n";
   again = load_kept(path, 0);
   REQUIRE(again);
   CHECK((**again).budget_w == 800);
@@ -429,7 +467,8 @@ TEST_CASE("what a system manager keeps is there again, or it says that it is dam
   CHECK(save("/proc/none/state", kept, 0).error().code == "power.state");
 }
 
-TEST_CASE("the audit log: whole lines, a new file when it is large, and a full disk that says later how much is missing") {
+TEST_CASE(
+    "the audit log: whole lines, a new file when it is large, and a full disk that says later how much is missing") {
   const Folder folder;
   const std::string path = folder.path + "/logs/a.jsonl";
   {

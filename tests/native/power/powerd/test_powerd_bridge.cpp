@@ -1,4 +1,5 @@
-// The bridge's parts that need neither a bus nor a broker: JSON, names, Sparkplug, what is kept on disk, the queue between its threads.
+// The bridge's parts that need neither a bus nor a broker: JSON, names, Sparkplug, what is kept on disk, the queue
+// between its threads.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ std::vector<std::byte> payload_of(const NodeTelemetry& t) {
 }
 
 struct Folder {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / ("sonde-bridge-" + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}()));
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("sonde-bridge-" + std::to_string(::getpid()) +
+                                                                         "-" + std::to_string(std::random_device{}()));
   Folder() { std::filesystem::create_directories(path); }
   ~Folder() { std::filesystem::remove_all(path); }
 };
@@ -115,10 +117,13 @@ TEST_CASE("bridge: patterns choose topics, and those with a '!' leave some out")
 
 TEST_CASE("bridge: Examon's messages are numbers that are known") {
   std::vector<std::pair<std::string, std::string>> got;
-  const auto n = examon(*bus::type_of<NodeTelemetry>(), payload_of(telemetry()), 0, "org#1", "c", [&](std::string_view topic, std::string_view value) { got.emplace_back(topic, value); });
+  const auto n = examon(*bus::type_of<NodeTelemetry>(), payload_of(telemetry()), 0, "org#1", "c",
+                        [&](std::string_view topic, std::string_view value) { got.emplace_back(topic, value); });
   CHECK(n == got.size());
   const std::string tags = "org/org_1/cluster/c/node/r1_n_2/plugin/sonde/chnl/data/";
-  const auto has = [&](const std::string& metric, const std::string& value) { return std::find(got.begin(), got.end(), std::pair{tags + metric, value}) != got.end(); };
+  const auto has = [&](const std::string& metric, const std::string& value) {
+    return std::find(got.begin(), got.end(), std::pair{tags + metric, value}) != got.end();
+  };
   CHECK(has("power_w", "211.5;1700000000.250000"));
   CHECK(has("domains_package-0_power_w", "90.25;1700000000.250000"));
   CHECK(has("domains_package-0_settable", "1;1700000000.250000"));
@@ -131,24 +136,28 @@ TEST_CASE("bridge: Examon's messages are numbers that are known") {
 TEST_CASE("bridge: Sparkplug numbers its messages without a gap, through births, data and deaths") {
   Sparkplug edge("group", "node");
   std::vector<std::pair<std::string, std::string>> sent;
-  const Sparkplug::Send send = [&](Sparkplug::Kind, std::string_view topic, std::string_view payload) { sent.emplace_back(topic, payload); };
+  const Sparkplug::Send send = [&](Sparkplug::Kind, std::string_view topic, std::string_view payload) {
+    sent.emplace_back(topic, payload);
+  };
   edge.birth(3, 1, send);
   const auto payload = payload_of(telemetry());
-  for (int k = 0; k < 300; ++k) edge.data("Monitor_report_node_telemetry", *bus::type_of<NodeTelemetry>(), payload, k, send);
+  for (int k = 0; k < 300; ++k)
+    edge.data("Monitor_report_node_telemetry", *bus::type_of<NodeTelemetry>(), payload, k, send);
   edge.device_death("r1_n_2", 5, send);
-  edge.device_death("r1_n_2", 5, send);   // is dead
+  edge.device_death("r1_n_2", 5, send);  // is dead
   REQUIRE(sent.size() == 302);
   CHECK(sent[0].first == "spBv1.0/group/NBIRTH/node");
   CHECK(sent[1].first == "spBv1.0/group/DBIRTH/node/r1_n_2");
   CHECK(sent[2].first == "spBv1.0/group/DDATA/node/r1_n_2");
   CHECK(sent.back().first == "spBv1.0/group/DDEATH/node/r1_n_2");
   for (std::size_t k = 0; k < sent.size(); ++k) {
-    const unsigned seq = k % 256;   // the last field: 0x18 and a number
+    const unsigned seq = k % 256;  // the last field: 0x18 and a number
     const std::string& text = sent[k].second;
-    const std::string tail = seq < 128 ? std::string("\x18") + static_cast<char>(seq) : std::string("\x18") + static_cast<char>(seq) + '\x01';
+    const std::string tail = seq < 128 ? std::string("\x18") + static_cast<char>(seq)
+                                       : std::string("\x18") + static_cast<char>(seq) + '\x01';
     CHECK(text.ends_with(tail));
   }
-  CHECK(sent[2].second.size() < sent[1].second.size() / 2);   // aliases instead of names
+  CHECK(sent[2].second.size() < sent[1].second.size() / 2);  // aliases instead of names
   std::mt19937 random(3);
   for (int k = 0; k < 5000; ++k) {
     std::string noise(random() % 40, '\0');
@@ -160,7 +169,9 @@ TEST_CASE("bridge: Sparkplug numbers its messages without a gap, through births,
 TEST_CASE("bridge: Sparkplug's devices die under the name that they were born with, whatever their key is") {
   const auto& type = *bus::type_of<NodeTelemetry>();
   std::vector<std::string> topics;
-  const Sparkplug::Send send = [&](Sparkplug::Kind, std::string_view topic, std::string_view) { topics.emplace_back(topic); };
+  const Sparkplug::Send send = [&](Sparkplug::Kind, std::string_view topic, std::string_view) {
+    topics.emplace_back(topic);
+  };
   Sparkplug edge("group", "node");
   edge.birth(0, 1, send);
   for (const char* node : {"r1/n 2", "", "100%", "\xff", "n1"}) {
@@ -173,7 +184,7 @@ TEST_CASE("bridge: Sparkplug's devices die under the name that they were born wi
     REQUIRE(topics.size() == 2);
     CHECK(topics[0].substr(0, 22) == "spBv1.0/group/DBIRTH/n");
     CHECK(topics[1] == "spBv1.0/group/DDEATH" + topics[0].substr(20));
-    CHECK(edge.devices() == 1);   // the node itself: who came and went leaves nothing
+    CHECK(edge.devices() == 1);  // the node itself: who came and went leaves nothing
     edge.data("T", type, payload, 4, send);
     CHECK(topics.back() == topics[0]);
     edge.device_death(Sparkplug::device_of(type, payload), 5, send);
@@ -227,7 +238,7 @@ TEST_CASE("bridge: what has come before is known, also by the next process, and 
     auto seen = Seen::open(path, why);
     CHECK(why.empty());
     CHECK_FALSE(seen->known("alpha w 1 0", "t"));
-    CHECK_FALSE(seen->known("alpha w 1 0", "t"));   // to ask is not to have dealt with it
+    CHECK_FALSE(seen->known("alpha w 1 0", "t"));  // to ask is not to have dealt with it
     seen->remember("alpha w 1 0", "t");
     CHECK(seen->known("alpha w 1 0", "t"));
     CHECK_FALSE(seen->known("alpha w 1 0", "u"));
@@ -235,7 +246,7 @@ TEST_CASE("bridge: what has come before is known, also by the next process, and 
   }
   auto seen = Seen::open(path, why);
   CHECK(seen->known("alpha w 1 0", "t"));
-  for (int k = 0; k < 3; ++k) seen->remember("alpha w 1 0", "t");   // takes one place
+  for (int k = 0; k < 3; ++k) seen->remember("alpha w 1 0", "t");  // takes one place
   int wrong = 0;
   for (int k = 0; k < (1 << 18) - 1; ++k) {
     const std::string origin = "beta " + std::to_string(k);
@@ -248,7 +259,7 @@ TEST_CASE("bridge: what has come before is known, also by the next process, and 
   for (int k = 1000; k < (1 << 18) + 1000; ++k) wrong += !seen->known("beta " + std::to_string(k), "t");
   CHECK(wrong == 0);
   CHECK_FALSE(seen->known("beta 999", "t"));
-  CHECK_FALSE(seen->known("alpha w 1 0", "t"));   // it is long ago
+  CHECK_FALSE(seen->known("alpha w 1 0", "t"));  // it is long ago
 }
 
 TEST_CASE("bridge: of telemetry the oldest makes place, of control the newest is refused, and both are counted") {

@@ -35,11 +35,17 @@ TEST_CASE("power config: what is not said has its default") {
 }
 
 TEST_CASE("power config: what is said arrives, in SI") {
-  const auto config = parse_config("cluster = \"demo\"\n[bus]\nprofile = \"bus.xml\"\n[budget]\npower_limit = \"1.2kW\"\nlease = 10\nrenew = \"3s\"\npolicy = \"fair\"\n" + nodes +
-                                     "safe = \"0.15kW\"\nrack = \"r1\"\nmemory = \"256GiB\"\ncores = 64\n[racks.r1]\ncooling = \"15kW\"\n[node-manager]\ntelemetry = \"250ms\"\nstate = \"/var/x\"\n"
-                                     "[[node-manager.hardware]]\nkind = \"powercap\"\n[[node-manager.hardware]]\nkind = \"simulated\"\nload = 0.25\n"
-                                     "[job-scheduler]\n[[job-scheduler.queues]]\nname = \"fast\"\nusers = [\"a\", \"b\"]\n[mqtt-bridge]\nqos = 0\n[workflow-engine]\n",
-                                   "/etc/sonde/power.toml");
+  const auto config = parse_config(
+      "cluster = \"demo\"\n[bus]\nprofile = \"bus.xml\"\n[budget]\npower_limit = \"1.2kW\"\nlease = 10\nrenew = "
+      "\"3s\"\npolicy = \"fair\"\n" +
+          nodes +
+          "safe = \"0.15kW\"\nrack = \"r1\"\nmemory = \"256GiB\"\ncores = 64\n[racks.r1]\ncooling = "
+          "\"15kW\"\n[node-manager]\ntelemetry = \"250ms\"\nstate = \"/var/x\"\n"
+          "[[node-manager.hardware]]\nkind = \"powercap\"\n[[node-manager.hardware]]\nkind = \"simulated\"\nload = "
+          "0.25\n"
+          "[job-scheduler]\n[[job-scheduler.queues]]\nname = \"fast\"\nusers = [\"a\", \"b\"]\n[mqtt-bridge]\nqos = "
+          "0\n[workflow-engine]\n",
+      "/etc/sonde/power.toml");
   REQUIRE_MESSAGE(config, (config ? "" : config.error().what));
   const Config& c = *config;
   CHECK(c.bus_profile == "/etc/sonde/bus.xml");
@@ -76,7 +82,9 @@ TEST_CASE("power config: whole numbers that no double holds are refused, and por
   CHECK(parse_config("[mqtt-bridge]\nmetrics = '[::1]:0'\n"));
 }
 
-TEST_CASE("power config: the safe cap is the least one unless it is said") { CHECK((*parse_config(nodes)).nodes[0].member.safe_w == 100); }
+TEST_CASE("power config: the safe cap is the least one unless it is said") {
+  CHECK((*parse_config(nodes)).nodes[0].member.safe_w == 100);
+}
 
 TEST_CASE("power config: an unknown key is told with its line and the nearest one") {
   const auto error = refused("cluster = \"x\"\n\n[budget]\npolcy = \"fair\"\n");
@@ -122,7 +130,9 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
   bad(nodes + "rack = \"r2\"\n[racks.r1]\n", "1", "(nearest: r1)");
   bad("[[job-scheduler.queues]]\nname = \"a\"\n[[job-scheduler.queues]]\nname = \"a\"\n", "3", "twice");
   bad("[[job-scheduler.queues]]\nname = \"\"\n", "1", "1 to 64");
-  bad("[[job-scheduler.queues]]\nname = \"a\"\ndefault = true\n[[job-scheduler.queues]]\nname = \"b\"\ndefault = true\n", "4", "one queue");
+  bad("[[job-scheduler.queues]]\nname = \"a\"\ndefault = true\n[[job-scheduler.queues]]\nname = \"b\"\ndefault = "
+      "true\n",
+      "4", "one queue");
   bad("[[job-scheduler.queues]]\nname = \"a\"\nmax_time = 60\ndefault_time = 61\n", "1", "above its max_time");
   bad("[[job-scheduler.shares]]\nshare = 2\n", "1", "'user'");
   bad("[[job-scheduler.shares]]\nuser = \"a\"\n[[job-scheduler.shares]]\nuser = \"a\"\n", "3", "twice");
@@ -162,12 +172,17 @@ TEST_CASE("power config: keys are told once each, and a file of all defaults cha
     CHECK_MESSAGE(seen.insert(key.section + "." + key.key).second, key.section, " ", key.key);
     CHECK(!key.what.empty());
     // What has no default is left out; tables of tables as well.
-    const bool table = key.section == "nodes" || key.section == "racks.NAME" || key.section == "node-manager.hardware" || key.section == "job-scheduler.queues" ||
+    const bool table = key.section == "nodes" || key.section == "racks.NAME" ||
+                       key.section == "node-manager.hardware" || key.section == "job-scheduler.queues" ||
                        key.section == "job-scheduler.shares";
     if (key.default_value.empty() || table) continue;
     const bool bare = key.type == "integer" || key.type == "number" || key.type == "true or false";
     const std::string quoted = '"' + key.default_value + '"';
-    sections[key.section] += key.key + " = " + (bare ? key.default_value : key.type == "list of texts" ? "[" + quoted + "]" : quoted) + "\n";
+    sections[key.section] += key.key + " = " +
+                             (bare                          ? key.default_value
+                              : key.type == "list of texts" ? "[" + quoted + "]"
+                                                            : quoted) +
+                             "\n";
   }
   std::string toml = sections[""];
   for (const auto& [name, keys] : sections)

@@ -17,7 +17,8 @@ TEST_CASE("power messages: power.idl is what messages.hpp describes") {
     REQUIRE(bus::check(*type));
     REQUIRE_MESSAGE((*file).contains(type->name), type->name);
     REQUIRE_MESSAGE((*own).contains(type->name), type->name);
-    CHECK_MESSAGE(bus::to_idl(*(*file).at(type->name)) == bus::to_idl(*type), type->name, ": correct power.idl, with units");
+    CHECK_MESSAGE(bus::to_idl(*(*file).at(type->name)) == bus::to_idl(*type), type->name,
+                  ": correct power.idl, with units");
     CHECK(bus::fingerprint(*(*file).at(type->name)) == bus::fingerprint(*type));
     CHECK(bus::fingerprint(*(*own).at(type->name)) == bus::fingerprint(*type));
   }
@@ -55,7 +56,8 @@ TEST_CASE("power messages: a profile has the stack's topics unless it declares t
   // A manager counts from when it hears a node; who only looks is told the past, too. A writer keeps it for both.
   CHECK((*profile).topics.at(topic::node_telemetry).writer.durability == bus::Durability::transient_local);
   CHECK((*profile).topics.at(topic::node_telemetry).reader.durability == bus::Durability::volatile_);
-  CHECK((*bus_profile(*config, "me", true)).topics.at(topic::node_telemetry).reader.durability == bus::Durability::transient_local);
+  CHECK((*bus_profile(*config, "me", true)).topics.at(topic::node_telemetry).reader.durability ==
+        bus::Durability::transient_local);
   const auto again = bus::parse_profile(bus::to_xml(*profile));
   REQUIRE_MESSAGE(again, (again ? "" : again.error().what));
   CHECK((*again).topics.at(topic::cluster_telemetry).writer == (*profile).topics.at(topic::cluster_telemetry).writer);

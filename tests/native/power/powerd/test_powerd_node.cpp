@@ -21,9 +21,9 @@ namespace {
 struct Machine {
   double cap_w = 380, power_w = 120, energy_j = 0;
   bool there = true, settable = true;
-  double sticks_at_w = unknown;       ///< whatever it is told
+  double sticks_at_w = unknown;  ///< whatever it is told
   double fails_above_w = INFINITY;
-  int generation = 0;                 ///< who has an earlier one open has nothing any more
+  int generation = 0;  ///< who has an earlier one open has nothing any more
   int writes = 0;
   std::string trouble;                ///< with which reading fails
   std::function<void()> before_read;  ///< what a BMC takes its time with
@@ -91,7 +91,7 @@ struct World {
   std::unique_ptr<NodeState> state;
   std::unique_ptr<NodeCore> core;
   std::uint64_t instance = 40;
-  std::int64_t watched_ns = 0;        ///< when the guardian would act
+  std::int64_t watched_ns = 0;  ///< when the guardian would act
   std::uint64_t guarded = 0;
   std::uint64_t sequence = 0;
 
@@ -135,7 +135,9 @@ struct World {
     const auto lease = core->said().lease;
     return NodeCommand::of({fence, ++sequence, {lease.instance, lease.ticket_ns}, lease_s, cap_w});
   }
-  std::uint32_t set(double cap_w, double lease_s = 15, Fence fence = {1, "m"}) { return core->obey(order(cap_w, lease_s, fence)).code; }
+  std::uint32_t set(double cap_w, double lease_s = 15, Fence fence = {1, "m"}) {
+    return core->obey(order(cap_w, lease_s, fence)).code;
+  }
 };
 
 std::uint32_t number_of(PowerCode code) { return static_cast<std::uint32_t>(code); }
@@ -190,8 +192,10 @@ TEST_CASE("power node: what is refused has its code, and changes nothing") {
   w.pass(3);
   command.lease_s = 2;
   CHECK(w.core->obey(command).code == number_of(PowerCode::lease_expired));
-  for (const double lease_s : {0.0, -1.0, 601.0, double(INFINITY), double(NAN)}) CHECK(w.set(200, lease_s, {5, "m"}) == number_of(PowerCode::bad_lease));
-  for (const double cap_w : {99.0, 391.0, 99999.0, -1.0, double(INFINITY), double(NAN)}) CHECK(w.set(cap_w, 10, {5, "m"}) == number_of(PowerCode::out_of_range));
+  for (const double lease_s : {0.0, -1.0, 601.0, double(INFINITY), double(NAN)})
+    CHECK(w.set(200, lease_s, {5, "m"}) == number_of(PowerCode::bad_lease));
+  for (const double cap_w : {99.0, 391.0, 99999.0, -1.0, double(INFINITY), double(NAN)})
+    CHECK(w.set(cap_w, 10, {5, "m"}) == number_of(PowerCode::out_of_range));
   CHECK(w.machine.writes == writes);
   CHECK(w.machine.cap_w == 300);
   const auto reply = w.core->obey(w.order(99999, 10, {5, "m"}));
@@ -456,9 +460,10 @@ TEST_CASE("power node: an order that is refused while another lease runs leaves 
   CHECK(w.machine.cap_w == 300);
 }
 
-TEST_CASE("power node: whenever a cap above the safe one can be in the hardware, somebody is told when it has to be gone") {
+TEST_CASE(
+    "power node: whenever a cap above the safe one can be in the hardware, somebody is told when it has to be gone") {
   World w;
-  std::int64_t ends = 0;              // of the earliest lease whose cap may be in the hardware
+  std::int64_t ends = 0;  // of the earliest lease whose cap may be in the hardware
   std::size_t looked = 0;
   const auto look = [&](double) {
     ++looked;
@@ -474,7 +479,7 @@ TEST_CASE("power node: whenever a cap above the safe one can be in the hardware,
   w.machine.before_write = [&](double) { CHECK((w.watched_ns > 0 && w.watched_ns < ends)); };
   REQUIRE(w.set(300, 10) == 0);
   w.machine.before_write = look;
-  CHECK(w.watched_ns > w.core->ends_ns());   // later than when it is to be done here
+  CHECK(w.watched_ns > w.core->ends_ns());  // later than when it is to be done here
   CHECK(w.watched_ns < ends);
   // A lower cap of a longer lease: until it is in the hardware, the time of the higher one counts.
   w.pass(4);
@@ -545,7 +550,7 @@ TEST_CASE("power node: while hardware is waited for, the lease runs out in all t
   begun.get_future().wait();
   const auto told = w.core->telemetry(1);
   CHECK_FALSE(told.lease.leased);
-  CHECK(told.lease.cap_w == 300);     // the ledger counts it with that
+  CHECK(told.lease.cap_w == 300);  // the ledger counts it with that
   CHECK(told.trouble.find("power.hardware_slow") == 0);
   CHECK(told.trouble.find("the lease has run out") != std::string::npos);
   CHECK((w.core->ends_ns() > 0 && w.core->ends_ns() <= w.now_ns));
@@ -592,10 +597,10 @@ TEST_CASE("power node: telemetry says since when the cap is what it is, on the s
   w.machine.before_write = w.machine.after_write = [&](double) { w.pass(1); };
   std::int64_t before = w.now_ns;
   REQUIRE(w.set(300, 30) == 0);
-  CHECK(w.core->telemetry(1).cap_since_ns == before);     // it may have had it since
+  CHECK(w.core->telemetry(1).cap_since_ns == before);  // it may have had it since
   const auto changes = w.core->cap_changes();
   REQUIRE(w.set(200, 30) == 0);
-  CHECK(w.core->telemetry(1).cap_since_ns == w.now_ns);   // it surely has it since
+  CHECK(w.core->telemetry(1).cap_since_ns == w.now_ns);  // it surely has it since
   CHECK(w.core->cap_changes() == changes + 1);
   before = w.now_ns;
   REQUIRE(w.set(200, 30) == 0);
@@ -603,13 +608,14 @@ TEST_CASE("power node: telemetry says since when the cap is what it is, on the s
   CHECK(w.core->telemetry(1).cap_since_ns == before);
 }
 
-TEST_CASE("power node: a cap that was switched off is set again and told; of a reading that failed nothing is concluded") {
+TEST_CASE(
+    "power node: a cap that was switched off is set again and told; of a reading that failed nothing is concluded") {
   World w;
   w.begin();
   REQUIRE(w.set(300, 600) == 0);
   w.core->look();
   int writes = w.machine.writes;
-  w.machine.cap_w = unknown;          // as of a BMC that began anew: it has no cap in force
+  w.machine.cap_w = unknown;  // as of a BMC that began anew: it has no cap in force
   w.pass(1);
   w.core->look();
   CHECK(w.machine.cap_w == 300);

@@ -1,4 +1,5 @@
-// When node managers look and report: in step by the time of day, through late wake-ups, slow hardware and clocks that step.
+// When node managers look and report: in step by the time of day, through late wake-ups, slow hardware and clocks that
+// step.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,10 +16,11 @@ constexpr std::int64_t ms = 1'000'000, s = 1000 * ms;
 
 /// A node whose clock since boot began at `boot_ns` of the time of day.
 struct Node {
-  std::int64_t boot_ns, now_ns;        // of the time of day
+  std::int64_t boot_ns, now_ns;  // of the time of day
   Pace pace;
   std::vector<std::int64_t> looks, reports;
-  Node(std::int64_t boot, std::int64_t begin, std::int64_t look, std::int64_t report, bool in_step) : boot_ns(boot), now_ns(begin), pace(look, report, in_step, begin - boot) {}
+  Node(std::int64_t boot, std::int64_t begin, std::int64_t look, std::int64_t report, bool in_step)
+      : boot_ns(boot), now_ns(begin), pace(look, report, in_step, begin - boot) {}
   Pace::Now now() const { return {now_ns - boot_ns, now_ns}; }
   /// Up to the next look, which begins `late` after it should and takes `takes`.
   void look(std::int64_t late, std::int64_t takes) {
@@ -39,7 +41,9 @@ struct Node {
 
 TEST_CASE("power pace: nodes in step look and report at the same times of day, whenever they began") {
   std::mt19937_64 random(7);
-  const auto up_to = [&](std::int64_t most) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most + 1)); };
+  const auto up_to = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most + 1));
+  };
   for (const std::int64_t report : {1 * s, 2 * s, 30 * s, 2500 * ms}) {
     std::vector<std::vector<std::int64_t>> turns;
     for (int k = 0; k < 20; ++k) {

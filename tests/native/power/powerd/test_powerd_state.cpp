@@ -6,8 +6,8 @@
 
 #include <csignal>
 #include <filesystem>
-#include <set>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "power/powerd/state.hpp"
@@ -31,7 +31,9 @@ struct Folder {
     out << in.rdbuf();
     return out.str();
   }
-  void write(const char* end, const std::string& what) const { std::ofstream(file(end), std::ios::binary | std::ios::trunc) << what; }
+  void write(const char* end, const std::string& what) const {
+    std::ofstream(file(end), std::ios::binary | std::ios::trunc) << what;
+  }
   std::unique_ptr<NodeState> open() const {
     auto state = NodeState::open(path, "n1");
     REQUIRE_MESSAGE(state, (state ? "" : state.error().what));
@@ -99,7 +101,9 @@ TEST_CASE("power state: a write that was torn leaves the fence before it") {
 
 TEST_CASE("power state: originals come back as they were, and damaged ones are told") {
   Folder folder;
-  const std::vector<Original> all{{"package-0", "constraint_0_power_limit_uw", "125000000"}, {"node", "a setting", "two\nlines %41"}, {"x", "empty", ""}};
+  const std::vector<Original> all{{"package-0", "constraint_0_power_limit_uw", "125000000"},
+                                  {"node", "a setting", "two\nlines %41"},
+                                  {"x", "empty", ""}};
   REQUIRE(folder.open()->keep(all));
   auto state = folder.open();
   auto back = state->originals();
@@ -148,7 +152,8 @@ TEST_CASE("power state: a disk that has become full takes fences yet, and says s
   const rlimit small{1024, before.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &small);
   const auto fence = state->keep(Fence{2, "m"});
-  const auto originals = state->keep(std::vector<Original>(200, Original{"package-0", "constraint_0_power_limit_uw", "1"}));
+  const auto originals =
+      state->keep(std::vector<Original>(200, Original{"package-0", "constraint_0_power_limit_uw", "1"}));
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   CHECK(fence);

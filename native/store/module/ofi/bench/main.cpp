@@ -1,5 +1,6 @@
 // sonde-ofi-bench: half round trips and streams of frames over each transport and provider, beside plain blocking TCP.
-// For tuning; not installed. Rounds of all rows are interleaved, each row in two processes of its own that sleep meanwhile.
+// For tuning; not installed. Rounds of all rows are interleaved, each row in two processes of its own that sleep
+// meanwhile.
 //   sonde-ofi-bench [rounds] [row …]      a row is tcp-raw, tcp, or TRANSPORT/PROVIDER, with +thesis for its variant
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -39,7 +40,8 @@ std::vector<std::byte> memory(1u << 20);
 
 void all(int fd, void* at, std::size_t bytes, bool out) {
   for (std::size_t done = 0; done < bytes;) {
-    const ssize_t n = out ? ::send(fd, static_cast<char*>(at) + done, bytes - done, MSG_NOSIGNAL) : ::recv(fd, static_cast<char*>(at) + done, bytes - done, 0);
+    const ssize_t n = out ? ::send(fd, static_cast<char*>(at) + done, bytes - done, MSG_NOSIGNAL)
+                          : ::recv(fd, static_cast<char*>(at) + done, bytes - done, 0);
     if (n <= 0) ::_exit(3);
     done += static_cast<std::size_t>(n);
   }
@@ -50,8 +52,7 @@ std::pair<int, int> tcp_pair() {
   const int listener = *tcp_listen({"127.0.0.1", 0}, port);
   const int a = *tcp_connect({"127.0.0.1", port}, Deadline::in_s(2));
   int b = -1;
-  while ((b = ::accept(listener, nullptr, nullptr)) < 0) {
-  }
+  while ((b = ::accept(listener, nullptr, nullptr)) < 0) {}
   ::close(listener);
   return {a, b};
 }
@@ -215,7 +216,8 @@ void row_process(const std::string& row, int commands) {
   if (tcp) link = std::make_unique<TcpLink>(a, options, sink);
   if (!raw && !tcp) {
     auto opened = open_transport(transport);
-    auto made = opened ? (*opened)->connect(control, options, sink, deadline) : Result<std::unique_ptr<Link>>(opened.error());
+    auto made =
+        opened ? (*opened)->connect(control, options, sink, deadline) : Result<std::unique_ptr<Link>>(opened.error());
     if (!made) {
       std::fprintf(stderr, "%s: %s\n", row.c_str(), made.error().what.c_str());
       ::_exit(1);
@@ -239,7 +241,8 @@ void row_process(const std::string& row, int commands) {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
   std::vector<std::string> names(argv + std::min(argc, 2), argv + argc);
-  if (names.empty()) names = {"tcp", "ofi-msg/net", "ofi-msg/tcp", "ofi-rdm/shm", "ofi-rdm/net", "ofi-rma/shm", "ofi-rma/tcp"};
+  if (names.empty())
+    names = {"tcp", "ofi-msg/net", "ofi-msg/tcp", "ofi-rdm/shm", "ofi-rdm/net", "ofi-rma/shm", "ofi-rma/tcp"};
   names.insert(names.begin(), "tcp-raw");
   struct Row {
     std::string name;
@@ -269,11 +272,16 @@ int main(int argc, char** argv) {
         for (std::size_t k = 0; k < rows.size(); ++k) {
           Row& row = rows[round % 2 ? rows.size() - 1 - k : k];  // there and back: drift hits all alike
           if (!row.alive) continue;
-          const bool slow = row.name.find("thesis") != std::string::npos || row.name.find("sockets") != std::string::npos;
-          const std::uint32_t count = (mode == ping ? std::clamp<std::uint32_t>(8'000'000 / (size + 8192), 10, 400) : std::clamp<std::uint32_t>(40'000'000 / (size + 1000), 30, 8000)) / (slow ? 8 : 1) + 1;
+          const bool slow =
+              row.name.find("thesis") != std::string::npos || row.name.find("sockets") != std::string::npos;
+          const std::uint32_t count = (mode == ping ? std::clamp<std::uint32_t>(8'000'000 / (size + 8192), 10, 400)
+                                                    : std::clamp<std::uint32_t>(40'000'000 / (size + 1000), 30, 8000)) /
+                                          (slow ? 8 : 1) +
+                                      1;
           const Command c{mode, size, count};
           double result = 0;
-          if (::write(row.fd, &c, sizeof c) != sizeof c || ::read(row.fd, &result, sizeof result) != sizeof result) row.alive = false;
+          if (::write(row.fd, &c, sizeof c) != sizeof c || ::read(row.fd, &result, sizeof result) != sizeof result)
+            row.alive = false;
           else if (round) row.got[{mode, size}].push_back(result);
         }
   std::printf("%-24s", "half round trip, us");
