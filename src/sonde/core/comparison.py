@@ -58,7 +58,8 @@ class Cells:
 
     @property
     def compared(self) -> np.ndarray:
-        return np.isfinite(self.ratio)
+        compared: np.ndarray = np.isfinite(self.ratio)
+        return compared
 
 
 def compare(

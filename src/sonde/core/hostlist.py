@@ -17,7 +17,7 @@ def expand(text: str, within: Iterable[str] = ()) -> list[str]:
     ------
     UsageError  core.bad_hosts: not a host list, more than 65536 hosts, or no host left.
     """
-    return _core.hostlist_expand(text, list(within))
+    return list(_core.hostlist_expand(text, list(within)))
 
 
 def fold(hosts: Iterable[str]) -> str:
@@ -27,7 +27,7 @@ def fold(hosts: Iterable[str]) -> str:
     ------
     UsageError  core.bad_hosts: a name holds a character that no host name has.
     """
-    return _core.hostlist_fold(list(hosts))
+    return str(_core.hostlist_fold(list(hosts)))
 
 
 def check(text: str) -> str:

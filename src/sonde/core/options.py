@@ -36,7 +36,7 @@ MOST_SIZES = 65536
 _CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 
 
-class HouseType(click.ParamType):
+class HouseType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5, and 8.2 will do
     """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front.
 
     allowed: what it takes, in words.

@@ -792,7 +792,7 @@ def _attribute(value: Any) -> Any:
     return json.dumps(value, default=plain)
 
 
-def _write_attrs(group: netCDF4.Dataset | netCDF4.Variable, attrs: Mapping[str, Any]) -> None:
+def _write_attrs(group: netCDF4.Dataset | netCDF4.Variable[Any], attrs: Mapping[str, Any]) -> None:
     group.setncatts({str(name): _attribute(value) for name, value in attrs.items() if name != "_FillValue"})
 
 
@@ -821,7 +821,7 @@ def _create(
     attrs: Mapping[str, Any],
     fill: float | int | None = None,
     chunks: tuple[int, ...] | None = None,
-) -> netCDF4.Variable:
+) -> netCDF4.Variable[Any]:
     if dtype == "str":
         variable = group.createVariable(name, str, dims)
     else:
@@ -840,7 +840,7 @@ def _create(
     return variable
 
 
-def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
+def _bound_cache(variables: Iterable[netCDF4.Variable[Any]]) -> None:
     """Shares the cache out by chunk size. By itself netCDF-C takes 64 MiB for each variable."""
     sized = []
     for variable in variables:
@@ -853,7 +853,7 @@ def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
         variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 0.75)
 
 
-def _assign(variable: netCDF4.Variable, where: tuple[int | slice, ...], values: Any) -> None:
+def _assign(variable: netCDF4.Variable[Any], where: tuple[int | slice, ...], values: Any) -> None:
     if variable.dtype is str:
         values = np.asarray(values, dtype=object)
     variable[where or ...] = values

@@ -18,7 +18,7 @@ def format_duration(value_s: float) -> str:
 
     value_s: s, any sign; NaN gives "nan", infinity "inf". `parse_duration` reads every finite text back.
     """
-    return _core.format_duration(value_s)
+    return str(_core.format_duration(value_s))
 
 
 def parse_duration(text: str) -> float:
@@ -28,7 +28,7 @@ def parse_duration(text: str) -> float:
     ------
     UsageError  core.bad_duration: no number, an unknown unit, negative, or longer than 36525 days.
     """
-    return _core.parse_duration(text)
+    return float(_core.parse_duration(text))
 
 
 def format_size(size: int, exact: bool = False) -> str:
@@ -36,7 +36,7 @@ def format_size(size: int, exact: bool = False) -> str:
 
     Message lengths want `exact`: two lengths must not share a label. Memory and files do not.
     """
-    return _core.format_size(size, exact)
+    return str(_core.format_size(size, exact))
 
 
 def parse_size(text: str) -> int:
@@ -47,12 +47,12 @@ def parse_size(text: str) -> int:
     UsageError  core.bad_size: no number, an unknown or ambiguous unit ("64K"), negative, not a whole number
     of bytes, or above 2^62.
     """
-    return _core.parse_size(text)
+    return int(_core.parse_size(text))
 
 
 def format_power(value_w: float) -> str:
     """ "250 W", "1.25 kW", "20 MW": up to four significant digits."""
-    return _core.format_power(value_w)
+    return str(_core.format_power(value_w))
 
 
 def parse_power(text: str) -> float:
@@ -62,7 +62,7 @@ def parse_power(text: str) -> float:
     ------
     UsageError  core.bad_power.
     """
-    return _core.parse_power(text)
+    return float(_core.parse_power(text))
 
 
 def parse_rate(text: str) -> int:
@@ -81,7 +81,7 @@ def parse_rate(text: str) -> int:
         raise UsageError(
             "core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint
         )
-    value = round(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[(found[2] or "").lower()])
+    value: int = round(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[(found[2] or "").lower()])
     if not LEAST_RATE <= value <= MOST_RATE:
         raise UsageError(
             "core.bad_rate",

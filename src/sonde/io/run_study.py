@@ -35,7 +35,7 @@ from sonde.core.errors import (
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import Mpi
-from sonde.core.launch.start import Start
+from sonde.core.launch.start import Start, mpi_environment
 from sonde.io import hints, ior_output, run_limits, run_trace, study_analyse, study_plan
 from sonde.io.layers import Layer
 from sonde.io.schema import NAME, SCHEMA
@@ -523,7 +523,7 @@ def measure(request: Request, progress: Progress) -> session.Measured:
         )
         | facts,
         plan=plan.as_json(),
-        env=session.mpi_environment(os.environ),
+        env=mpi_environment(os.environ),
     )
     with session.unless_interrupted(run_dir, "io", begin, forget=_forget), seal.hold(run_dir) as held:
         for place in dict.fromkeys(cell.place for cell in plan.cells):

@@ -22,7 +22,7 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, 
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
-from sonde.core.launch.start import default_ntasks
+from sonde.core.launch.start import default_ntasks, mpi_environment
 from sonde.core.units import format_duration
 from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
@@ -308,7 +308,7 @@ def trace(
             **request.attrs,
         },
         plan=plan,
-        env=session.mpi_environment(os.environ),
+        env=mpi_environment(os.environ),
     )
     with session.unless_interrupted(run_dir, "io", begin, forget=_forget), seal.hold(run_dir) as held:
         try:

@@ -1,0 +1,197 @@
+"""The gates of `make check` that read the sources and run nothing of them: layout, lint, types, spelling, scripts.
+
+    python tests/gates.py [--all] [--since REVISION] [NAME ...]
+
+NAME: gates to run, by default each. clang-tidy takes a quarter of an hour for all of the C++ sources, so it reads those
+that changed since the branch left its upstream (or REVISION), and all with --all. A gate whose tool is not there is
+skipped and says why; with SONDE_TEST_REQUIRE=all that fails. Prints a line a gate, with its seconds, and what a failed
+one said. Exit status: 0 all passed, 1 one failed, 2 bad words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+COMPILE_COMMANDS = ROOT / "build/Release"
+CPP = (".cpp", ".hpp", ".c", ".h")
+# Files of others, made by programs, or wrong on purpose.
+LEFT_OUT = ("third_party/", "tests/data/", "tests/cli/wording.txt")
+SHEBANGS = {"sh", "bash"}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """commands: from the paths below the root, command lines of which none may fail. tool: what they run."""
+
+    name: str
+    tool: str
+    commands: Callable[[list[str]], list[list[str]]]
+    hint: str  # what mends what it finds
+
+
+def ending(paths: list[str], *suffixes: str) -> list[str]:
+    return [path for path in paths if path.endswith(suffixes)]
+
+
+def scripts(paths: list[str]) -> list[str]:
+    """Those that a shell reads, by their first line."""
+    found = []
+    for path in paths:
+        with (ROOT / path).open("rb") as file:
+            first = file.readline(80).decode(errors="replace").split()
+        if (
+            first
+            and first[0].startswith("#!")
+            and {Path(word.removeprefix("#!")).name for word in first} & SHEBANGS
+        ):
+            found.append(path)
+    return found
+
+
+def in_turns(command: list[str], paths: list[str], size: int) -> list[list[str]]:
+    """The command for so many of the paths at a time."""
+    return [[*command, *paths[k : k + size]] for k in range(0, len(paths), size)]
+
+
+def format_cpp(paths: list[str]) -> list[list[str]]:
+    return in_turns(["clang-format", "--dry-run", "-Werror"], ending(paths, *CPP), 300)
+
+
+def spelling(paths: list[str]) -> list[list[str]]:
+    """Tests type misspelt words on purpose: what they have in quotes is left out."""
+    read = [path for path in paths if not path.endswith((".png", ".svg", ".nc", ".json", ".js"))]
+    tests = [path for path in read if path.startswith("tests/")]
+    others = [path for path in read if not path.startswith("tests/")]
+    quoted = ["--ignore-regex", r'"(\\.|[^"\\])*"|' + r"'(\\.|[^'\\])*'"]
+    return [*in_turns(["codespell"], others, 2000), *in_turns(["codespell", *quoted], tests, 2000)]
+
+
+def tidy(paths: list[str]) -> list[list[str]]:
+    """A header is read by itself; what the build leaves out has no command line there, and is left out too."""
+    built = COMPILE_COMMANDS / "compile_commands.json"
+    known = built.read_text() if built.exists() else ""
+    native = [path for path in ending(paths, ".cpp", ".hpp") if path.startswith(("native/", "tests/native/"))]
+    read = [path for path in native if path.endswith(".hpp") or f'"{ROOT / path}"' in known]
+    return in_turns(["clang-tidy", "--quiet", "-p", str(COMPILE_COMMANDS)], read, 3)
+
+
+GATES = (
+    Gate("format-python", "ruff", lambda paths: [["ruff", "format", "--check", "-q"]], "ruff format"),
+    Gate("lint-python", "ruff", lambda paths: [["ruff", "check", "-q"]], "ruff check --fix mends some"),
+    Gate("types", "mypy", lambda paths: [["mypy", "--no-error-summary"]], "pyproject.toml says how strict"),
+    Gate("format-c++", "clang-format", format_cpp, "make format"),
+    Gate("spelling", "codespell", spelling, "words that are right: [tool.codespell] in pyproject.toml"),
+    Gate(
+        "scripts",
+        "shellcheck",
+        lambda paths: in_turns(["shellcheck", "-S", "warning"], scripts(paths), 100),
+        "each SC number has a page in ShellCheck's wiki",
+    ),
+    Gate("lint-c++", "clang-tidy", tidy, "what is left out, and why: .clang-tidy"),
+)
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
+
+
+def sources() -> list[str]:
+    """All files that git knows or would take up, below the root."""
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    return [
+        path for path in sorted(listed) if path and not path.startswith(LEFT_OUT) and (ROOT / path).is_file()
+    ]
+
+
+def base() -> str:
+    """What changes are counted from: where this branch left its upstream; of one that did not, its last commit."""
+    try:
+        left = git("merge-base", "HEAD", "@{upstream}").strip()
+    except subprocess.CalledProcessError:
+        left = ""
+    head = git("rev-parse", "HEAD").strip()
+    if left and left != head:
+        return left
+    # A clone of one commit has none before it; then all of that commit is new.
+    return "HEAD~1" if git("rev-list", "--count", "-n", "2", "HEAD").strip() == "2" else head
+
+
+def changed(since: str, paths: list[str]) -> list[str]:
+    """Those of the paths that differ from the revision, or that git does not know yet."""
+    names = git("diff", "--name-only", "-z", since, "--").split("\0")
+    names += git("ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    return [path for path in paths if path in set(names)]
+
+
+def run(gate: Gate, paths: list[str]) -> Iterator[str]:
+    """What its commands say that fail."""
+    for words in gate.commands(paths):
+        done = subprocess.run(
+            [str(BIN / words[0]) if (BIN / words[0]).exists() else words[0], *words[1:]],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            yield done.stdout.strip() or f"{words[0]} ended with {done.returncode} and said nothing"
+
+
+def judge(gate: Gate, paths: list[str], require: bool) -> tuple[str, str, float]:
+    """(mark, what to print below, s)."""
+    began = time.monotonic()
+    if not (BIN / gate.tool).exists() and not shutil.which(gate.tool):
+        what = f"{gate.tool} is not there: 'make setup' could not install it; pip install 'sonde-hpc[check]'"
+        return ("✗" if require else "-"), what, 0.0
+    said = list(run(gate, paths))
+    text = "\n".join([*said, f"hint: {gate.hint}"]) if said else ""
+    return ("✗" if said else "✓"), text, time.monotonic() - began
+
+
+def main(words: list[str]) -> int:
+    there_are = ", ".join(gate.name for gate in GATES)
+    parser = argparse.ArgumentParser(prog="gates", description="Reads the sources and runs nothing of them.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=there_are)
+    parser.add_argument("--all", action="store_true", help="clang-tidy reads all C++ sources")
+    parser.add_argument("--since", metavar="REVISION", help="clang-tidy reads what changed since it")
+    asked = parser.parse_args(words)
+    unknown = sorted(set(asked.names) - {gate.name for gate in GATES})
+    if unknown:
+        parser.error(f"no gate is called {', '.join(unknown)}; there are {there_are}")
+    require = os.environ.get("SONDE_TEST_REQUIRE") == "all"
+    paths = sources()
+    recent = paths if asked.all else changed(asked.since or base(), paths)
+    failed = 0
+    chosen = [gate for gate in GATES if not asked.names or gate.name in asked.names]
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        # The longest come first.
+        order = sorted(chosen, key=lambda gate: gate.name not in ("types", "lint-c++"))
+        under_way = {}
+        for gate in order:
+            read = recent if gate.name == "lint-c++" else paths
+            under_way[pool.submit(judge, gate, read, require)] = gate
+        for future in as_completed(under_way):
+            gate, (mark, text, seconds) = under_way[future], future.result()
+            failed += mark == "✗"
+            of = f", {len(ending(recent, '.cpp', '.hpp'))} files" if gate.name == "lint-c++" else ""
+            print(f"  {mark} {gate.name + of:<24} {seconds:6.1f} s", flush=True)
+            if text:
+                print("\n".join(f"      {line}" for line in text.splitlines()), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

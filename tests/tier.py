@@ -1,0 +1,221 @@
+"""The tiers of tests, as `make` runs them: python tests/tier.py check | system | test-all | soak
+
+    check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
+    system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
+    test-all  what is left for CI: the other MPI, tests marked slow, C++ unit tests under ASan and UBSan
+    soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, TSan, each system test file
+              three times beside a busy machine. Ends with a table of campaign, cases, failures
+
+Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
+where it fails. Each part's seconds and the tier's stand at the end. Exit status: 0 all passed, 1 one failed, 2 no such
+tier.
+SONDE_TEST_ARGS: more words for pytest. SONDE_TEST_JOBS: how many processes share the tests; 0: one, here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build/tests"
+CORES = len(os.sched_getaffinity(0))
+# Tests of functions compute; those of whole programs wait for them most of their time.
+COMPUTING, WAITING = CORES, 3 * CORES
+FUNCTIONS = (
+    "tests/unit",
+    "tests/cli",
+    "tests/test_architecture.py",
+    "tests/test_gates.py",
+    "tests/test_pages.py",
+)
+PROGRAMS = ("tests/system", "tests/mpi")
+NO_TESTS = 5  # pytest's exit status where none was selected
+
+
+@dataclass(frozen=True)
+class Part:
+    """Command lines, one after the other until one fails. env: what is set besides this process's environment."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        return LOGS / (re.sub(r"[^a-z0-9+]+", "-", self.name.lower()) + ".log")
+
+
+@dataclass(frozen=True)
+class Ended:
+    name: str
+    passed: bool
+    seconds: float
+    said: str
+
+    @property
+    def last(self) -> str:
+        """The last line of what it said, without pytest's frame."""
+        lines = [line.strip("= ") for line in self.said.splitlines() if line.strip("= ")]
+        return lines[-1] if lines else ""
+
+    def count(self, what: str) -> int:
+        return sum(int(number) for number in re.findall(rf"(\d+) {what}", self.last))
+
+
+Lane = list[Part]  # one part after the other, beside the other lanes
+
+
+def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
+    """The tests with these marks; each file in one of `jobs` processes, or all here where that is 0."""
+    jobs = int(os.environ.get("SONDE_TEST_JOBS") or jobs)
+    spread = ("-n", str(jobs), "--dist", "loadfile") if jobs else ()
+    more = shlex.split(os.environ.get("SONDE_TEST_ARGS", ""))
+    words = ("-q", "--durations=20", "--durations-min=4", *spread, "-m", marks, *more, *where)
+    return Part(name, ((sys.executable, "-m", "pytest", *words),), dict(env))
+
+
+def native(name: str, *words: str) -> Part:
+    return Part(name, (("build/Release/bin/sonde-native-tests", *words),))
+
+
+def sanitized(name: str, preset: str, *words: str) -> Part:
+    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
+    build = ("cmake", "--build", "--preset", preset, "--target", "sonde-native-tests")
+    run = (f"build/{preset}/bin/sonde-native-tests", *words)
+    return Part(name, (("cmake", "--preset", preset), build, run))
+
+
+def check() -> list[Lane]:
+    functions = pytest("Python unit tests", "not slow and not soak", *FUNCTIONS, jobs=COMPUTING)
+    return [[Part("gates", ((sys.executable, "tests/gates.py"),)), functions], [native("C++ unit tests")]]
+
+
+def system() -> list[Lane]:
+    marks = "not slow and not soak"
+    return [
+        [
+            pytest("system tests", f"{marks} and not alone", *PROGRAMS, jobs=WAITING),
+            pytest("system tests, alone", f"{marks} and alone", *PROGRAMS, jobs=0),
+        ]
+    ]
+
+
+def test_all() -> list[Lane]:
+    chosen = os.environ.get("SONDE_TEST_MPI") or "both"
+    other = {"SONDE_TEST_MPI": "other"}
+    marks = "not soak and not alone"
+    return [
+        [
+            pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
+            pytest("slow tests", f"slow and {marks}", jobs=WAITING, SONDE_TEST_MPI=chosen),
+            pytest(
+                "the other MPI, alone", "mpi and alone and not slow and not soak", *PROGRAMS, jobs=0, **other
+            ),
+            pytest("slow tests, alone", "slow and alone and not soak", jobs=0, SONDE_TEST_MPI=chosen),
+        ],
+        [sanitized("C++ unit tests under ASan and UBSan", "asan")],
+    ]
+
+
+def soak() -> list[Lane]:
+    campaigns = [
+        native("C++ campaigns", "-ts=soak"),
+        pytest("Python campaigns", "soak", jobs=0),
+        sanitized("C++ unit tests under TSan", "tsan"),
+        Part("clang-tidy on all sources", ((sys.executable, "tests/gates.py", "--all", "lint-c++"),)),
+    ]
+    return [[*campaigns, *busy_thrice()]]
+
+
+def busy_thrice() -> Iterator[Part]:
+    """Each system test file, three times, while every core is kept busy by others."""
+    for path in sorted(chain.from_iterable((ROOT / folder).glob("test_*.py") for folder in PROGRAMS)):
+        where = str(path.relative_to(ROOT))
+        once = pytest(path.stem, "not soak", where, jobs=0, SONDE_TEST_BUSY="1").commands
+        yield Part(f"{path.stem}, busy, three times", once * 3, {"SONDE_TEST_BUSY": "1"})
+
+
+TIERS = {"check": check, "system": system, "test-all": test_all, "soak": soak}
+
+
+@contextmanager
+def busy(wanted: bool) -> Iterator[None]:
+    """Keeps every core busy meanwhile."""
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(CORES if wanted else 0)
+    ]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def run(part: Part) -> Ended:
+    began = time.monotonic()
+    passed = True
+    with part.log.open("w") as log, busy("SONDE_TEST_BUSY" in part.env):
+        for command in part.commands:
+            log.write(f"$ {shlex.join(command)}\n")
+            log.flush()
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=os.environ | part.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            passed = done.returncode == 0 or (done.returncode == NO_TESTS and "pytest" in command)
+            if not passed:
+                break
+    return Ended(part.name, passed, time.monotonic() - began, part.log.read_text(errors="replace"))
+
+
+def drive(lane: Lane) -> list[Ended]:
+    """A part that failed keeps none of those after it from running."""
+    ended = []
+    for part in lane:
+        print(f"  … {part.name}: {part.log.relative_to(ROOT)}", flush=True)
+        done = run(part)
+        if not done.passed:
+            print("\n".join(f"    {line}" for line in done.said.splitlines()), flush=True)
+        print(f"  {'✓' if done.passed else '✗'} {done.name}, {done.seconds:.0f} s: {done.last}", flush=True)
+        ended.append(done)
+    return ended
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 1 or words[0] not in TIERS:
+        print(f"error: which tier? allowed: {', '.join(TIERS)}", file=sys.stderr)
+        return 2
+    name = words[0]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    lanes = TIERS[name]()
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        ended = list(chain.from_iterable(pool.map(drive, lanes)))
+    failed = [part.name for part in ended if not part.passed]
+    if name == "soak":
+        print("\n| campaign | passed | failed | s |\n|---|---|---|---|")
+        for part in ended:
+            print(f"| {part.name} | {part.count('passed')} | {part.count('failed')} | {part.seconds:.0f} |")
+    outcome = f"failed: {', '.join(failed)}" if failed else "all passed"
+    print(f"{name}: {time.monotonic() - began:.0f} s, {outcome}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
