@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -22,10 +23,28 @@ TOUCHES_MACHINE = re.compile(r"(run|cli|client)(_\w+)?\.py")
 Rule = Callable[[PurePosixPath, str], list[str]]
 
 
-def imports(path: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
+@cache
+def read(path: PurePosixPath) -> str:
+    """A file's text; `path` below the project's root."""
+    return (ROOT / path).read_text()
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a file's text, which every rule reads: parsed once."""
+    return ast.parse(text)
+
+
+@cache
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    """All nodes of a file's syntax tree, in the order of `ast.walk`."""
+    return tuple(ast.walk(parsed(text)))
+
+
+def imports(path: PurePosixPath, text: str) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of all that a module imports, in functions and for types as well."""
     package = path.relative_to("src").parent.parts if path.is_relative_to("src") else ()
-    for node in ast.walk(tree):
+    for node in nodes(text):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -53,7 +72,7 @@ def layers(path: PurePosixPath, text: str) -> list[str]:
     parts = {"core", *BELOW, *ROOMS, *ABOVE}
     return [
         f"line {line}: {part} imports {name}"
-        for line, name in imports(path, ast.parse(text))
+        for line, name in imports(path, text)
         if part_of(name) in parts - allowed
     ]
 
@@ -108,13 +127,12 @@ def pure(path: PurePosixPath, text: str) -> list[str]:
     """2. Outside run.py, cli.py and client.py modules of rooms and cluster touch no process, socket, clock, file."""
     if path.parts[2] not in (*ROOMS, *BELOW) or TOUCHES_MACHINE.fullmatch(path.name) or len(path.parts) < 4:
         return []
-    tree = ast.parse(text)
     found = [
         f"line {line}: imports {name}"
-        for line, name in imports(path, tree)
+        for line, name in imports(path, text)
         if name.split(".")[0] in MACHINE and not name.startswith(("os.PathLike", "urllib.parse"))
     ]
-    for node in ast.walk(tree):
+    for node in nodes(text):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id in ("open", "input"):
@@ -132,10 +150,15 @@ def drawing(path: PurePosixPath, text: str) -> list[str]:
     if path.parts[2] == "report" and path.name.startswith("render_"):
         return []
     return [
-        f"line {line}: imports {name}"
-        for line, name in imports(path, ast.parse(text))
-        if name.split(".")[0] in DRAWING
+        f"line {line}: imports {name}" for line, name in imports(path, text) if name.split(".")[0] in DRAWING
     ]
+
+
+def attribute(node: ast.AST) -> tuple[str, str]:
+    """("sys", "exit") of `sys.exit`; ("", "") of what is no attribute of a plain name."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id, node.attr
+    return "", ""
 
 
 PRINTERS = {("sys", "exit"), ("sys", "stdout"), ("click", "echo"), ("click", "secho"), ("click", "exit")}
@@ -145,16 +168,15 @@ def printing(path: PurePosixPath, text: str) -> list[str]:
     """3. Only sonde/cli prints and exits."""
     if path.parts[2] == "cli":
         return []
-    tree = ast.parse(text)
-    found = [f"line {n}: imports {name}" for n, name in imports(path, tree) if name.split(".")[0] == "rich"]
-    for node in ast.walk(tree):
+    found = [f"line {n}: imports {name}" for n, name in imports(path, text) if name.split(".")[0] == "rich"]
+    for node in nodes(text):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id in ("print", "exit", "quit")
         ):
             found.append(f"line {node.lineno}: calls {node.func.id}()")
-        if isinstance(node, ast.Attribute) and (ast.unparse(node.value), node.attr) in PRINTERS:
+        if isinstance(node, ast.Attribute) and attribute(node) in PRINTERS:
             found.append(f"line {node.lineno}: uses {ast.unparse(node)}")
         if isinstance(node, ast.Name) and node.id == "SystemExit":
             found.append(f"line {node.lineno}: uses SystemExit")
@@ -166,7 +188,7 @@ def outcomes(path: PurePosixPath, text: str) -> list[str]:
     if path.name not in ("cli.py", "doctor.py"):
         return []
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if not isinstance(node, ast.FunctionDef):
             continue
         words = [ast.unparse(decorator).split("(")[0].split(".")[-1] for decorator in node.decorator_list]
@@ -179,14 +201,15 @@ def outcomes(path: PurePosixPath, text: str) -> list[str]:
 def public_functions(text: str) -> set[str]:
     return {
         node.name
-        for node in ast.parse(text).body
+        for node in parsed(text).body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }
 
 
+@cache
 def statistics() -> set[str]:
     """Names of the statistics there are, which exist once: in sonde.core.stats."""
-    return public_functions((ROOT / "src/sonde/core/stats.py").read_text())
+    return public_functions(read(PurePosixPath("src/sonde/core/stats.py")))
 
 
 def once(path: PurePosixPath, text: str) -> list[str]:
@@ -195,10 +218,10 @@ def once(path: PurePosixPath, text: str) -> list[str]:
         return []
     return [
         f"line {node.lineno}: defines {node.name}, which sonde.core.stats has, without calling it"
-        for node in ast.parse(text).body
+        for node in parsed(text).body
         if isinstance(node, ast.FunctionDef)
         and node.name in statistics()
-        and not any(ast.unparse(part) == f"stats.{node.name}" for part in ast.walk(node))
+        and not any(attribute(part) == ("stats", node.name) for part in ast.walk(node))
     ]
 
 
@@ -231,7 +254,7 @@ def names(path: PurePosixPath, text: str) -> list[str]:
     parts = path.with_suffix("").parts
     found = [f"the path has '{part}'" for part in parts if EMPTY_WORDS.search(ACTORS.sub("", part))]
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes(text):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower()
                 if EMPTY_WORDS.search(ACTORS.sub("", snake)):
@@ -254,13 +277,13 @@ NATIVES = below("native", ".cpp", ".hpp", ".c", ".h", "CMakeLists.txt", ".cmake"
 
 @pytest.mark.parametrize("rule", PYTHON, ids=lambda rule: rule.__name__)
 def test_python_follows(rule: Rule):
-    broken = [f"{path} {what}" for path in SOURCES for what in rule(path, (ROOT / path).read_text())]
+    broken = [f"{path} {what}" for path in SOURCES for what in rule(path, read(path))]
     assert broken == [], rule.__doc__
 
 
 @pytest.mark.parametrize("rule", NATIVE, ids=lambda rule: rule.__name__)
 def test_native_code_follows(rule: Rule):
-    broken = [f"{path} {what}" for path in NATIVES for what in rule(path, (ROOT / path).read_text())]
+    broken = [f"{path} {what}" for path in NATIVES for what in rule(path, read(path))]
     assert broken == [], rule.__doc__
 
 
@@ -417,7 +440,7 @@ def test_the_mirror_finds_what_it_should():
 
 def has_logic(text: str) -> bool:
     """Whether a module does anything: a function with more than a docstring, `...` or one plain return."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if isinstance(node, ast.FunctionDef):
             body = [
                 part
@@ -434,7 +457,7 @@ def has_logic(text: str) -> bool:
 def subjects(test: PurePosixPath) -> set[str]:
     """Modules that a unit test is about: those it is named after, and those it imports by themselves."""
     about = {".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__") for path in mirrored(test)}
-    named = {name for _, name in imports(test, ast.parse((ROOT / test).read_text()))}
+    named = {name for _, name in imports(test, read(test))}
     return about | named | {name.rpartition(".")[0] for name in named}
 
 
@@ -447,7 +470,7 @@ def test_every_module_of_core_and_every_pure_module_of_a_room_has_a_unit_test():
         pure = path.parts[2] in ("core", *BELOW, *ROOMS) and not TOUCHES_MACHINE.fullmatch(path.name)
         # test_launch.py is about the whole of launch/
         about = {name} if package.count(".") < 2 else {name, package}
-        if pure and has_logic((ROOT / path).read_text()) and not about & covered:
+        if pure and has_logic(read(path)) and not about & covered:
             untested.append(str(path))
     assert untested == []
 
