@@ -37,6 +37,7 @@ FUNCTIONS = (
     "tests/cli",
     "tests/test_architecture.py",
     "tests/test_gates.py",
+    "tests/test_native_includes.py",
     "tests/test_pages.py",
 )
 PROGRAMS = ("tests/system", "tests/mpi")

@@ -5,9 +5,17 @@
 //   sonde bus conformance ./sonde-bus-room.so
 //   SONDE_BUS_MODULES=. SONDE_BUS=room ./program
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "bus/implementation.hpp"
 

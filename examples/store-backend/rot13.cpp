@@ -5,7 +5,12 @@
 //   sonde store conformance ./rot13.so
 //   sonde store serve --module ./rot13.so --backend kv=rot13
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "store/module.hpp"
 

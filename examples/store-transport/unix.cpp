@@ -19,6 +19,11 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "store/module.hpp"
 

@@ -2,9 +2,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "core/block.hpp"
 

@@ -3,6 +3,10 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "bind/raise.hpp"
 #include "core/hostlist.hpp"
 #include "core/units.hpp"

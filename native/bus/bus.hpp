@@ -10,11 +10,13 @@
 /// them alive. Any-thread; one Reader is taken from by one thread at a time, one Waiter waits in one thread.
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bus/implementation.hpp"

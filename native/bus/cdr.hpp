@@ -9,9 +9,13 @@
 #include <array>
 #include <bit>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bus/types.hpp"

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "bus/idl_words.hpp"
 #include "core/nearest.hpp"

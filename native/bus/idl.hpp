@@ -6,6 +6,8 @@
 /// @optional, @mutable and @appendable are not carried. Any-thread.
 
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "bus/types.hpp"
 

@@ -10,11 +10,15 @@
 
 #include <array>
 #include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bus/profile.hpp"

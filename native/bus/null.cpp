@@ -5,14 +5,24 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <deque>
+#include <functional>
+#include <iterator>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "bus/bell.hpp"
 #include "bus/cdr.hpp"

@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include <pugixml.hpp>
 

@@ -16,8 +16,12 @@
 /// SONDE_BUS_IDENTITY in the environment counts instead of `identity`: programs with keys of their own share one
 /// profile.
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/qos.hpp"
 #include "bus/types.hpp"

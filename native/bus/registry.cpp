@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/null.hpp"
 #include "core/nearest.hpp"

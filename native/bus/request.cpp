@@ -16,6 +16,7 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "bus/cdr.hpp"
 #include "bus/pattern.hpp"

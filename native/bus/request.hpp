@@ -9,9 +9,13 @@
 /// does so in threads of its own with a Waiter, never in a DDS's.
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/bus.hpp"
 

@@ -18,10 +18,18 @@
 /// Functions any-thread; a Publisher or Subscriber is used by one thread at a time.
 
 #include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bus/bus.hpp"

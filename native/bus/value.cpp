@@ -2,9 +2,13 @@
 
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
+#include <type_traits>
 
 #include "bus/cdr.hpp"
 #include "core/json.hpp"

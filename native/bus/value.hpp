@@ -2,7 +2,10 @@
 /// A sample whose type is known at run time only: for Python, the command line and tests. C++ programs take typed.hpp.
 /// Any-thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 

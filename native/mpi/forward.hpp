@@ -2,8 +2,11 @@
 /// Where a rank's blocks go: a file of its own in the run's folder, or, when it does not see rank 0's folder,
 /// to rank 0, between epochs. Rank 0 holds one rank's blocks at a time. Owner-thread.
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/block.hpp"

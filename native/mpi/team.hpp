@@ -6,7 +6,9 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/runner.hpp"
 

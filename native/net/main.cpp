@@ -7,7 +7,9 @@
 #include <mpi.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.hpp"

@@ -1,5 +1,10 @@
 // all_to_all and bcast: every rank at once.
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "core/clock.hpp"
 #include "mpi/polite.hpp"
 #include "net/mode.hpp"

@@ -1,7 +1,12 @@
 // noise, noise_blocking: a ping-pong while other ranks load the network.
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/random.hpp"
 #include "mpi/polite.hpp"

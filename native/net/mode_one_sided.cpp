@@ -1,5 +1,10 @@
 // put and get: MPI one-sided, passive target.
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
 #include "core/clock.hpp"
 #include "mpi/polite.hpp"
 #include "net/mode.hpp"

@@ -1,6 +1,10 @@
 // one_to_one, async_one_to_one, send_recv_and_recv_send.
 
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "mpi/polite.hpp"

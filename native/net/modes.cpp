@@ -1,3 +1,9 @@
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
 #include "core/clock.hpp"
 #include "net/mode.hpp"
 

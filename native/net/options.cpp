@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "core/number.hpp"
 

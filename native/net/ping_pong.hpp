@@ -1,6 +1,9 @@
 #pragma once
 /// The exchanges that several pairwise modes are made of. Owner-thread.
 
+#include <cstddef>
+#include <cstdint>
+
 #include "net/mode.hpp"
 
 namespace sonde::net {

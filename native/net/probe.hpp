@@ -1,8 +1,11 @@
 #pragma once
 /// The net probe: which rank does what in which step. Owner-thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

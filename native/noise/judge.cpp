@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "core/random.hpp"
 #include "noise/schedule.hpp"

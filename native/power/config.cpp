@@ -10,15 +10,20 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <type_traits>
+#include <utility>
 
 #include "core/hostlist.hpp"
 #include "core/json.hpp"

@@ -14,7 +14,11 @@
 ///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
 ///   [job-scheduler]  [resource-manager]  [job-manager]  [workflow-engine]  [users]  [monitor]  [mqtt-bridge]
 
+#include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "power/hardware/node.hpp"
 #include "power/ledger.hpp"

@@ -13,8 +13,10 @@
 /// most until no lease of another can run.
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "power/lease.hpp"

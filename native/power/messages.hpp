@@ -12,7 +12,12 @@
 /// W, energy J, frequency Hz.
 /// NaN: not known. Errors travel as the reply's code (bus::ReplyCode, or PowerCode) and message.
 
+#include <array>
+#include <cstdint>
 #include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "bus/typed.hpp"
 #include "power/ledger.hpp"

@@ -3,6 +3,7 @@
 /// whatif`. All power in W. A policy proposes; share() holds it to the limits, and the ledger (ledger.hpp) decides what
 /// may be granted when.
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>

@@ -3,6 +3,7 @@
 /// Owner-thread.
 
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

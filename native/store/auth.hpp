@@ -11,6 +11,7 @@
 /// What follows is not encrypted: on a network that others can write to, use a tunnel. Any-thread.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.hpp"

@@ -1,5 +1,6 @@
 #include "store/backend.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sonde::store {

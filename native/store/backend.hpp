@@ -4,9 +4,14 @@
 /// A new one in five steps: derive from Backend; say in caps() what it can do; execute operations in order and give
 /// each its outcome; make sync() true; export a Module (module.hpp). `sonde store conformance ./mine.so` then tests it.
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -6,6 +6,8 @@
 
 #include <isa-l/crc.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "store/wire.hpp"

@@ -1,5 +1,6 @@
 #include "store/db.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>

@@ -25,10 +25,12 @@
 /// '%' for any text, '_' for one character, '\' before either for itself; case counts. A null field meets `is_null` and
 /// no other condition, `ne` neither. All of none is every row, any of none is no row.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/error.hpp"
 #include "store/types.hpp"

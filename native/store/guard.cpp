@@ -1,6 +1,10 @@
 #include "store/guard.hpp"
 
 #include <atomic>
+#include <new>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "core/thrown.hpp"
 

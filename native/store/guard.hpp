@@ -1,6 +1,9 @@
 #pragma once
 /// What keeps exceptions of a backend, of whoever wrote it, from ending the process that uses it. Any-thread.
 
+#include <memory>
+#include <string>
+
 #include "store/backend.hpp"
 
 namespace sonde::store {

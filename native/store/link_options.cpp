@@ -1,6 +1,7 @@
 #include "store/link_options.hpp"
 
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 
 #include "core/units.hpp"

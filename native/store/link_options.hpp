@@ -2,6 +2,7 @@
 /// LinkOptions as words: "nodelay=no", "spin=20us", as command lines and the HDF5 connector's settings write them.
 /// Any-thread.
 
+#include <string>
 #include <string_view>
 
 #include "store/transport.hpp"

@@ -1,7 +1,12 @@
 // Names of backends and transports, and the modules that bring more of them.
 #include <dlfcn.h>
 
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/shared_object.hpp"
 #include "core/text.hpp"

@@ -23,9 +23,11 @@
 ///
 /// A Client may be used from any thread; a Batch, and what reads from it, belongs to one thread.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

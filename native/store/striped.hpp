@@ -4,9 +4,13 @@
 /// A striped object is cut into blocks, and its Distribution says which server has which. Reads and writes go to all
 /// servers concerned at once. Owner-thread.
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/store.hpp"

@@ -19,6 +19,8 @@
 ///   sonde_store_answered    client: the last frame of the answer was taken in
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "store/backend.hpp"

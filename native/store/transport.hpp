@@ -11,8 +11,11 @@
 
 #include <sys/uio.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/deadline.hpp"

@@ -1,5 +1,6 @@
 #include "store/wire.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 

@@ -7,8 +7,11 @@
 /// with Status::corrupt and the stream goes on; a damaged header ends the connection. Any-thread.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"

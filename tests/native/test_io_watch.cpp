@@ -1,6 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "io/watch/calls.hpp"

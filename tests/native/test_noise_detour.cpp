@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 

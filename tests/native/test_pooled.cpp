@@ -1,7 +1,9 @@
 // The median over epochs: ties of a clock, the warm-up, and what every look at it must agree on.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "core/random.hpp"

@@ -1,11 +1,16 @@
 // What every stopping rule keeps to, live and replayed, and what the rules of level and the two ports decide.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"

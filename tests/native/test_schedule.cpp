@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "core/schedule.hpp"
 

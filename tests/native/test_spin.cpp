@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
 #include "core/spin.hpp"

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "core/nearest.hpp"
 #include "core/text.hpp"
 

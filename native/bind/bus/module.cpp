@@ -2,6 +2,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "bind/bus/bus.hpp"
 
 namespace sonde::bus::py {

@@ -1,9 +1,19 @@
 // Requests and replies for Python.
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "bind/bus/bus.hpp"
 #include "bus/request.hpp"

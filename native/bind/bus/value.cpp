@@ -1,5 +1,11 @@
 // Values of samples, from Python and to Python.
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "bind/bus/bus.hpp"
 

@@ -2,6 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <string>
+#include <utility>
+
 #include "bind/raise.hpp"
 #include "power/config.hpp"
 #include "power/powerd/wiring.hpp"

@@ -2,7 +2,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "bind/store/store.hpp"
 #include "store/striped.hpp"

@@ -2,6 +2,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bind/store/store.hpp"
 #include "store/auth.hpp"

@@ -1,10 +1,12 @@
 // sonde-busfuzz GOLDEN MUTATIONS [SEED]: damages samples and declarations of a golden file, and prints what became of
 // them; 1: something was judged wrong, which then is in the file sonde-busfuzz.input. --seeds FOLDER GOLDEN: writes
 // what the libFuzzer harness begins with.
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "bus/fuzz/hostile.hpp"
 #include "core/clock.hpp"

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "bus/conformance/suite.hpp"
 #include "core/json.hpp"

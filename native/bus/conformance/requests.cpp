@@ -1,7 +1,13 @@
 // Cases of requests and replies over an implementation.
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bus/conformance/scene.hpp"
 #include "bus/request.hpp"

@@ -3,11 +3,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bus/conformance/scene.hpp"
 

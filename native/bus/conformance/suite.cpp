@@ -13,10 +13,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <string_view>
 
 #include "bus/cdr.hpp"
 #include "bus/conformance/scene.hpp"

@@ -3,6 +3,7 @@
 /// tests, and yours, by `sonde bus conformance ./mine.so`. Each case runs in a process of its own and is ended when its
 /// time is over: nothing that an implementation does, crashes and hangs included, stops the suite. Owner-thread.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

@@ -4,8 +4,11 @@
 //   cmake --build build/fuzz --target sonde-busfuzz sonde-busfuzz-llvm
 //   mkdir -p build/corpus && build/fuzz/libexec/sonde-busfuzz --seeds build/corpus tests/data/bus/golden.txt
 //   build/fuzz/libexec/sonde-busfuzz-llvm -max_len=4096 build/corpus
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "bus/fuzz/hostile.hpp"
 

@@ -2,9 +2,11 @@
 /// Samples and declarations that are damaged in every way, and whether all that reads them agrees about them. Used by
 /// the libFuzzer harness, by sonde-busfuzz and by tests. Owner-thread.
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bus/types.hpp"

@@ -1,6 +1,14 @@
 // Requests and replies: each client in a thread of its own asks again as soon as it was answered.
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "bus/probe/agent.hpp"
 #include "bus/probe/drawn.hpp"

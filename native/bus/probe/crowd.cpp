@@ -1,5 +1,9 @@
 // Participants that look for each other.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "bus/probe/agent.hpp"
 #include "core/ticks.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "bus/probe/drawn.hpp"
 #include "core/clock.hpp"

@@ -1,8 +1,10 @@
 #pragma once
 /// What is done in a visit to a case on a variant, by the programs of its rig. Owner-thread.
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bus/probe/rig.hpp"

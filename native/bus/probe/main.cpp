@@ -9,11 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "bus/probe/agent.hpp"
 #include "bus/probe/drawn.hpp"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 #include "bus/probe/message.hpp"
 #include "core/nearest.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 /// The programs of one case on one variant, in a domain of their own. Owner-thread.
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -4,10 +4,13 @@
 /// Any-thread but for LineReader.
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/deadline.hpp"

@@ -2,6 +2,7 @@
 /// A way from program to program: an endpoint of the bus, or of a limit of the machine. What is measured is written
 /// against this alone.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
 
 #include "bus/probe/way.hpp"
 

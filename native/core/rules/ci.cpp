@@ -1,5 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/rules/rule_base.hpp"
 #include "core/rules/sketch.hpp"

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/random.hpp"

@@ -1,3 +1,9 @@
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
 #include "core/rules/rule_base.hpp"
 
 namespace sonde::rules {

@@ -1,5 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/rules/rule_base.hpp"

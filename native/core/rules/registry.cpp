@@ -2,6 +2,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/nearest.hpp"
 #include "core/rules/rule_base.hpp"

@@ -3,10 +3,12 @@
 /// Owner-thread.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/rule.hpp"

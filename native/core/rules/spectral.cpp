@@ -1,7 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstdint>
+#include <memory>
 #include <numeric>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <complex>
 #include <numbers>
+#include <utility>
 
 #include "core/stats/epochs.hpp"
 #include "core/stats/fft.hpp"

@@ -11,10 +11,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
 #include <new>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "core/units.hpp"

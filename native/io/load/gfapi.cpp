@@ -6,7 +6,10 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
 
 #include "io/load/files.hpp"
 #include "io/load/move_all.hpp"

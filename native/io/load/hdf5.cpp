@@ -8,6 +8,13 @@
 
 #include <hdf5.h>
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 #include <cerrno>
 #include <cstdio>
 

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "io/load/cleanup.hpp"

@@ -1,6 +1,11 @@
 // The file by MPI-IO: explicit offsets, or with -V a file view that leaves out the other tasks' blocks.
 
 #include <cerrno>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "io/load/access.hpp"
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "core/number.hpp"
 #include "core/units.hpp"

@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "io/load/access.hpp"
 #include "io/load/move_all.hpp"

@@ -2,6 +2,7 @@
 /// The two workloads, and what they share: agreeing on errors, removing files. Collective where nothing else is said.
 /// Owner-thread.
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cstddef>
 
 #include "core/ticks.hpp"
 #include "io/trace/process.hpp"

@@ -1,6 +1,8 @@
 #pragma once
 /// Reading a call's size, offset and file as its rule says. Inlined into the engine: this is its hot path.
 
+#include <cstdint>
+
 #include "core/ticks.hpp"
 #include "io/trace/engine.hpp"
 #include "io/trace/thread.hpp"

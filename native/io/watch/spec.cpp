@@ -1,6 +1,7 @@
 #include "io/watch/spec.hpp"
 
 #include <initializer_list>
+#include <iostream>
 #include <sstream>
 #include <type_traits>
 

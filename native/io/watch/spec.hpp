@@ -22,6 +22,7 @@
 /// SEEN: both, or entry.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>

@@ -9,7 +9,9 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.hpp"

@@ -1,5 +1,6 @@
 #include "noise/detector/options.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string_view>

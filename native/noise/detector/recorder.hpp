@@ -10,6 +10,7 @@
 ///      5  look         payload: n f8: number, blocks seen, elapsed_s, p, p_fold, p_ranked, z_fold, z_ranked,
 ///                      period_s, phase_s, from_resume, feature, p so far, s that the test took
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

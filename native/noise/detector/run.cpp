@@ -1,7 +1,11 @@
 #include "noise/detector/run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "core/json.hpp"

@@ -5,6 +5,11 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/json.hpp"
 #include "core/number.hpp"

@@ -4,6 +4,7 @@
 /// Owner-thread.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 

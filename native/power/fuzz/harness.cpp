@@ -3,8 +3,10 @@
 //   cmake --build build/fuzz --target sonde-powerfuzz sonde-powerfuzz-llvm
 //   mkdir -p build/corpus && build/fuzz/libexec/sonde-powerfuzz --seeds build/corpus
 //   build/fuzz/libexec/sonde-powerfuzz-llvm -max_len=8192 build/corpus
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "power/fuzz/hostile.hpp"
 

@@ -7,6 +7,7 @@
 /// with one cap in sum. Owner-thread, except where said. Limits of what may be set are checked here, not left to
 /// firmware: some takes anything (99,999 W).
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 /// JSON as services send it, read into a tree. Strict (RFC 8259), bounded in depth; what it lacks is null, so that
 /// paths can be asked for without looking at each step. Any-thread, once made.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

@@ -1,7 +1,11 @@
 #pragma once
 /// What the kinds of hardware share, and where each is opened. Within this folder; others use hardware.hpp. Any-thread.
 
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "power/hardware/hardware.hpp"
 

@@ -2,6 +2,10 @@
 /// A node: one or more Hardware, one cap in sum. What draws power and cannot be capped (fans, memory, boards) is
 /// `base_w` of the configuration, counted as drawn always, so that a node at its cap is not above it. Owner-thread.
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "power/hardware/cpufreq.hpp"
 #include "power/hardware/hardware.hpp"
 

@@ -1,4 +1,7 @@
 #include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "power/hardware/kinds.hpp"
 

@@ -5,6 +5,12 @@
 
 #include <curl/curl.h>
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <algorithm>
 #include <cmath>
 #include <mutex>

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <numbers>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "core/number.hpp"

@@ -2,6 +2,8 @@
 /// A node that is not there: for machines that have nothing to read, and for tests. All it gives is called simulated.
 /// Owner-thread.
 
+#include <cstdint>
+
 #include "core/random.hpp"
 
 namespace sonde::power {

@@ -8,6 +8,7 @@
 /// before the end: `watch` says when.
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>

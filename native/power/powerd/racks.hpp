@@ -9,6 +9,7 @@
 /// does not fit, nothing above safe caps is renewed or lent in the rack, because the predecessor may still count its
 /// own leases only.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

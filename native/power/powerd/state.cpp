@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "core/block.hpp"
 #include "core/number.hpp"

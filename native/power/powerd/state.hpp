@@ -6,9 +6,12 @@
 /// slot, and a disk that has become full does not keep a node from obeying who took over. Originals are written to a
 /// new file that is renamed.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "power/hardware/hardware.hpp"

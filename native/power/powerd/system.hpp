@@ -10,11 +10,15 @@
 /// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what
 /// others get is the less. Owner-thread.
 
+#include <cmath>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bus/request.hpp"

@@ -1,6 +1,8 @@
 // The system manager's page for a scraper.
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include "power/powerd/system.hpp"
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
+#include <utility>
 
 #include "power/messages.hpp"
 

@@ -1,9 +1,11 @@
 // sonde-powerfuzz MUTATIONS [SEED]: damages what strangers hand to the power stack, and prints what became of it; 1:
 // something was judged wrong, which then is in the file sonde-powerfuzz.input. --seeds FOLDER: writes what the
 // libFuzzer harness begins with.
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "core/clock.hpp"
 #include "core/json.hpp"

@@ -2,6 +2,8 @@
 /// Backends that libsonde-store brings beside those of memory.hpp; what each needs is found when it is built.
 /// Any-thread.
 
+#include <memory>
+
 #include "store/backend.hpp"
 
 namespace sonde::store {

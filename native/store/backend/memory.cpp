@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/units.hpp"
 

@@ -2,6 +2,8 @@
 /// Objects and keys in this process's memory: gone when it ends. For scratch data, tests and as the upper bound of what
 /// a backend can reach. Settings: `limit` (bytes of data and names, "4GiB"; beyond it no_space). Any-thread.
 
+#include <memory>
+
 #include "store/backend.hpp"
 
 namespace sonde::store {

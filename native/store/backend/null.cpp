@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "store/backend/memory.hpp"
 

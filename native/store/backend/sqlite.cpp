@@ -26,13 +26,24 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "core/units.hpp"
 #include "store/backend/built_in.hpp"

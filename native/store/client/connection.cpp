@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/units.hpp"

@@ -3,8 +3,15 @@
 /// Locked by whoever uses it.
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "store/store.hpp"
 #include "store/trace.hpp"

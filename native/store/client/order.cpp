@@ -1,6 +1,9 @@
 #include "store/order.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace sonde::store {

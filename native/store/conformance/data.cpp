@@ -1,10 +1,16 @@
 // Checks of the role data.
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "store/conformance/suite.hpp"
 

@@ -1,8 +1,15 @@
 // Checks of the role db.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "store/conformance/suite.hpp"
 #include "store/db.hpp"

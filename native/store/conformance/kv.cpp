@@ -1,8 +1,14 @@
 // Checks of the role kv.
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <map>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "store/conformance/suite.hpp"
 

@@ -2,8 +2,12 @@
 /// A Control over one end of a socket pair: for tests, probes and the conformance suite, where both ends are on one
 /// host. Owner-thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "store/transport.hpp"
 

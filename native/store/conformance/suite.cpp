@@ -1,5 +1,7 @@
 #include "store/conformance/suite.hpp"
 
+#include <cstdint>
+
 namespace sonde::store::conformance {
 
 void Suite::open() {

@@ -2,7 +2,14 @@
 /// The frame in which checks run: a backend that can be opened again, and expectations with words. Owner-thread.
 
 #include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "store/conformance/backend.hpp"
 

@@ -6,6 +6,7 @@
 /// has failed. With fork() in it: call it from a process without threads. Owner-thread.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 

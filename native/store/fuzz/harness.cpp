@@ -3,6 +3,8 @@
 //   cmake --preset fuzz
 //   cmake --build build/fuzz --target sonde-storefuzz-llvm
 //   mkdir -p build/corpus && build/fuzz/libexec/sonde-storefuzz-llvm -max_len=8192 build/corpus tests/data/storefuzz
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 
 #include "store/fuzz/hostile.hpp"

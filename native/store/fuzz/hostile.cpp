@@ -4,7 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "store/transport/tcp.hpp"

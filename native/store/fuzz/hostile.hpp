@@ -2,7 +2,9 @@
 /// Hostile clients for a server: streams of frames that are damaged in every way, some with checksums that fit, so that
 /// they get past the first gate. Used by the libFuzzer harness, by sonde-storefuzz and by tests. Owner-thread.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <vector>
 

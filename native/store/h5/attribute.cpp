@@ -1,4 +1,13 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "store/h5/calls.hpp"
 #include "store/h5/group.hpp"

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include "core/units.hpp"
 #include "store/h5/calls.hpp"

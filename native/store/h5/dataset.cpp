@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
+#include <string>
+#include <utility>
 
 namespace sonde::store::h5 {
 namespace {

@@ -4,8 +4,11 @@
 
 #include <hdf5.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <vector>
 

@@ -1,5 +1,12 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "store/h5/calls.hpp"
 #include "store/h5/group.hpp"

@@ -10,9 +10,13 @@
 
 #include <hdf5.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/types.hpp"

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "store/h5/calls.hpp"
 #include "store/h5/connector.hpp"

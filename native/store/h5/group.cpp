@@ -1,8 +1,14 @@
 #include "store/h5/group.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "store/h5/calls.hpp"
 

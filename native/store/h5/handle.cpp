@@ -1,10 +1,13 @@
 #include "store/h5/handle.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <filesystem>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 

@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "store/h5/container.hpp"
 #include "store/h5/dataset.hpp"

@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "store/h5/calls.hpp"
 #include "store/h5/group.hpp"

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <string>
 #include <unordered_set>
 
 #include "store/h5/calls.hpp"

@@ -6,6 +6,7 @@
 #include <hdf5.h>
 
 #include <string>
+#include <utility>
 
 #include "store/h5/datatype.hpp"
 #include "store/h5/failure.hpp"

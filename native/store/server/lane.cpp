@@ -1,6 +1,8 @@
 #include "store/server/lane.hpp"
 
 #include <chrono>
+#include <cstdint>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "store/trace.hpp"

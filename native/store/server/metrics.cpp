@@ -1,6 +1,8 @@
 #include "store/server/metrics.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/clock.hpp"
 

@@ -1,7 +1,16 @@
 #pragma once
 /// One connection: who it is, and its messages from the first frame to the answer. Belongs to its reactor's thread.
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "store/server/reactor.hpp"
 #include "store/server/server.hpp"

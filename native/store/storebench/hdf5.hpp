@@ -2,6 +2,7 @@
 /// HDF5 files in the store as a C program has them: datasets and attributes through the connector. libhdf5 is not
 /// linked: it is the one that h5py brings, loaded when a case needs it. Owner-thread.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,9 +1,13 @@
 #include "store/storebench/load.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "core/units.hpp"
 #include "store/db.hpp"

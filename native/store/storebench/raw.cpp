@@ -13,7 +13,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <memory>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "core/units.hpp"
 #include "store/conformance/pair.hpp"

@@ -2,11 +2,16 @@
 // Standard output carries events, one JSON object a line; standard error the log.
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/json.hpp"
 #include "core/number.hpp"

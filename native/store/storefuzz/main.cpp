@@ -1,8 +1,11 @@
 // sonde-storefuzz FRAMES [SEED]: attacks a server in this process until it has looked at so many hostile frames, and
 // prints what became of it.
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <string>
 
 #include "core/clock.hpp"

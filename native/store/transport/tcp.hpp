@@ -1,8 +1,14 @@
 #pragma once
 /// Frames over a TCP socket: the transport `tcp`, and the Control of all others. Owner-thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/spin.hpp"
 #include "store/transport.hpp"

@@ -3,6 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bus/bus.hpp"
 #include "bus/cdr.hpp"

@@ -1,7 +1,16 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bus/cdr.hpp"
 

@@ -1,7 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/cdr.hpp"
 #include "bus/idl.hpp"

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "bus/cdr.hpp"
 #include "bus/fuzz/hostile.hpp"
 #include "bus/idl.hpp"

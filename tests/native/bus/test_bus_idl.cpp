@@ -4,6 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "bus/idl.hpp"
 

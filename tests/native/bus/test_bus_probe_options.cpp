@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/probe/help.hpp"
 #include "bus/probe/limits.hpp"

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/probe/talk.hpp"
 

@@ -1,7 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "bus/probe/board.hpp"
 #include "bus/probe/way.hpp"

@@ -6,11 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <regex>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "bus/bus.hpp"

@@ -1,6 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "bus/typed.hpp"
 

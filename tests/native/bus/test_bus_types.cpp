@@ -1,5 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "bus/types.hpp"
 
 using namespace sonde::bus;

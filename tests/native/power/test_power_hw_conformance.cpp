@@ -1,9 +1,15 @@
 // The suite that hardware is held against, held against hardware with mistakes: each must be found.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "power/conformance/suite.hpp"

@@ -1,5 +1,7 @@
 // Frequencies by cpufreq, over a folder that looks like sysfs.
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "power/hardware/cpufreq.hpp"
 #include "power_tree.hpp"

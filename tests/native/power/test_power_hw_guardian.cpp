@@ -6,8 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <ctime>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "power/hardware/guardian.hpp"
 

@@ -3,6 +3,10 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "power/hardware/node.hpp"

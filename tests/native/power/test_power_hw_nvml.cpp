@@ -3,6 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "nvml/fake_nvml.hpp"

@@ -3,6 +3,12 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "power/hardware/kinds.hpp"

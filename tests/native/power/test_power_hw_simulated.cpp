@@ -1,6 +1,8 @@
 // The node that is not there.
 #include <cmath>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "power/hardware/hardware.hpp"

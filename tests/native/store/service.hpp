@@ -3,7 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "store/server/server.hpp"
 

@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "store/backend/built_in.hpp"
 #include "store/conformance/backend.hpp"

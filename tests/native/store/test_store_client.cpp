@@ -3,8 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "service.hpp"
 #include "store/auth.hpp"

@@ -1,10 +1,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "service.hpp"
 #include "store/fuzz/hostile.hpp"

@@ -1,6 +1,9 @@
 // The examples of docs/reference/store-wire.md, held against what this build sends and understands.
+#include <cstddef>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <sys/socket.h>
 #include <unistd.h>

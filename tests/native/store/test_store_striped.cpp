@@ -1,4 +1,11 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "service.hpp"
 #include "store/order.hpp"

@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "store/wire.hpp"
 

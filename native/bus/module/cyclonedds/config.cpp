@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <string_view>
 #include <tuple>
 
 #include "bus/network.hpp"

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <utility>
 
 namespace sonde::bus::cyclonedds {
 

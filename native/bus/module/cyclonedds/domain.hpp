@@ -4,6 +4,7 @@
 
 #include <dds/dds.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

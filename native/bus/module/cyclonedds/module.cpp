@@ -1,5 +1,8 @@
 #include <dds/version.h>
 
+#include <cstddef>
+#include <memory>
+
 #include "bus/implementation.hpp"
 #include "bus/module/cyclonedds/participant.hpp"
 #include "core/thrown.hpp"

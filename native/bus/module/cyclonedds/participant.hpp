@@ -1,6 +1,8 @@
 #pragma once
 /// The ports of implementation.hpp on Cyclone's entities.
 
+#include <memory>
+
 #include "bus/implementation.hpp"
 
 namespace sonde::bus::cyclonedds {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <string_view>
 
 #include "bus/cdr.hpp"
 #include "bus/module/cyclonedds/blocks.hpp"

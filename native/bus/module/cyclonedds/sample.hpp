@@ -11,11 +11,14 @@
 #include <dds/ddsi/ddsi_sertype.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bus/cdr.hpp"

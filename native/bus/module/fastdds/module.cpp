@@ -1,5 +1,8 @@
 #include <fastrtps/config.h>
 
+#include <cstddef>
+#include <memory>
+
 #include "bus/implementation.hpp"
 #include "bus/module/fastdds/participant.hpp"
 #include "bus/module/fastdds/shared_memory.hpp"

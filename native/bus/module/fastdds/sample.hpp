@@ -1,7 +1,10 @@
 #pragma once
 /// Samples as Fast DDS sees them: payloads that cross it as they are, and the key that they are known by.
 
+#include <cstddef>
+#include <cstdint>
 #include <fastdds/dds/topic/TopicDataType.hpp>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>

@@ -16,6 +16,8 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "bus/module/fastdds/shared_memory.hpp"
 #include "bus/network.hpp"

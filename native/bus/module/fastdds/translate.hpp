@@ -7,6 +7,9 @@
 #include <fastdds/dds/subscriber/qos/DataReaderQos.hpp>
 #include <fastdds/dds/subscriber/qos/SubscriberQos.hpp>
 
+#include <cstdint>
+#include <string>
+
 #include "bus/profile.hpp"
 #include "core/error.hpp"
 

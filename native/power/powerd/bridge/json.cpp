@@ -1,11 +1,14 @@
 #include "power/powerd/bridge/json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "bus/cdr.hpp"
 #include "bus/value.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 /// Samples as JSON and back, straight between payload and text. Any-thread.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>

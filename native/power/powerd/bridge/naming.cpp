@@ -4,6 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <concepts>
+#include <cstdio>
+#include <type_traits>
+#include <variant>
 
 #include "bus/pattern.hpp"
 #include "power/powerd/bridge/json.hpp"

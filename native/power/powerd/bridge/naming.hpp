@@ -6,9 +6,11 @@
 ///                                                                              metric
 ///   sparkplug  sparkplug.hpp
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bus/types.hpp"
 

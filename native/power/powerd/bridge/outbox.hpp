@@ -3,8 +3,11 @@
 /// them is an allocation. One thread puts, one takes.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "bus/implementation.hpp"

@@ -1,7 +1,10 @@
 #include "power/powerd/bridge/requests.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "bus/typed.hpp"
 #include "core/json.hpp"

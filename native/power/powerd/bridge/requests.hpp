@@ -2,6 +2,7 @@
 /// Requests that come by MQTT, asked on the bus, and their replies. Nothing waits here: replies come from the clients'
 /// threads and lie in a queue until the bridge's own takes them.
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>

@@ -2,12 +2,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "core/number.hpp"
 #include "power/powerd/bridge/bridge.hpp"

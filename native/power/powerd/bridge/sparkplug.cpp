@@ -2,7 +2,11 @@
 
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <variant>
 
 #include "power/powerd/bridge/json.hpp"
 #include "power/powerd/bridge/naming.hpp"

@@ -16,9 +16,12 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <utility>
 
 #include "store/module/ofi/strict.hpp"
 

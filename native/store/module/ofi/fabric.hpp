@@ -10,6 +10,8 @@
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

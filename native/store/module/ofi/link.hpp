@@ -13,10 +13,12 @@
 /// looks at its queue once after each flush. One of the two sees the other, and the peer rings the Control.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/spin.hpp"

@@ -6,6 +6,10 @@
 /// For tests (settings `ofi.strict=1`, and `ofi.lie=N` to spoil a field of the tenth message); both ends must be in one
 /// process, since remote keys are looked up in a table.
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "store/module/ofi/fabric.hpp"
 
 namespace sonde::store::ofi {

@@ -18,7 +18,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "core/clock.hpp"
 #include "store/module.hpp"

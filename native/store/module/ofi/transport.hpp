@@ -1,7 +1,9 @@
 #pragma once
 /// The three transports: how two halves agree on a provider and make a Link. Any-thread.
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "store/module/ofi/fabric.hpp"

@@ -26,11 +26,16 @@
 #include <rocksdb/utilities/write_batch_with_index.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/units.hpp"
 #include "store/backend/packed_key.hpp"

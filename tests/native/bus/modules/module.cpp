@@ -2,8 +2,13 @@
 // can be wrong.
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bus/implementation.hpp"
 #include "core/clock.hpp"

@@ -2,7 +2,16 @@
 // others fail.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../world_seeds.hpp"
 #include "power_world.hpp"

@@ -17,12 +17,17 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bus/typed.hpp"
 #include "core/clock.hpp"

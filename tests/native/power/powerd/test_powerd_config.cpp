@@ -3,7 +3,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/units.hpp"
 #include "power/config.hpp"

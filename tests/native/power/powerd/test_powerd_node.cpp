@@ -6,9 +6,14 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "power/powerd/node_core.hpp"
 
