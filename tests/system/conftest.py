@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sonde_shell import Shell, shell
+from sonde_shell import Shell, Typed, environment, shell
 
 from sonde.core.launch.mpirun import Mpi
 
@@ -20,6 +20,12 @@ from sonde.core.launch.mpirun import Mpi
 def sonde(tmp_path: Path) -> Iterator[Shell]:
     """sonde("net", "show", "a.nc") in a folder of the test's own, with whatever MPI there is."""
     yield from shell(tmp_path, None)
+
+
+@pytest.fixture
+def typed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Typed:
+    """typed("net", "show", "a.nc"): as `sonde`, but in this process; for what is refused, and for what only reads."""
+    return Typed(tmp_path, environment(None, "typed"), capfd)
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""`sonde` as a user starts it: another process, its exit code, what it prints, and what it leaves behind."""
+"""`sonde` as a user starts it: another process, its exit code, what it prints, and what it leaves behind.
+
+And `Typed`: the same command lines within this process, where no process of its own is what is tested.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from typing import Any
 import pytest
 
 from power_daemons import share_of
+from sonde.cli import entry
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
@@ -77,6 +81,29 @@ class Ran:
         assert self.code == code, f"exit {self.code}, not {code}\n{self.out}\n{self.err}"
         assert "Traceback" not in self.err
         return self
+
+
+@dataclass
+class Typed:
+    """A folder to work in and an environment, as of Shell; commands run in this process, which spares the start of
+    an interpreter and the import of its libraries. What commands start themselves is not followed.
+    """
+
+    cwd: Path
+    env: dict[str, str]
+    capture: pytest.CaptureFixture[str]  # capfd: also what C libraries print
+
+    def __call__(self, *words: object, **env: str) -> Ran:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.cwd)
+            for name in set(os.environ) - {"PYTEST_CURRENT_TEST"}:
+                patch.delenv(name)
+            for name, value in (self.env | env).items():
+                patch.setenv(name, value)
+            self.capture.readouterr()
+            code = entry.main(list(map(str, words)))
+            out, err = self.capture.readouterr()
+        return Ran(code, out, err)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import subprocess
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import netCDF4
@@ -18,8 +19,11 @@ import pytest
 from sonde_shell import ENDLESS, Ran, Shell, finish, shell
 
 import sonde as library
+from sonde.core import seal
 from sonde.core.launch import mpirun
 from sonde.core.launch.mpirun import Mpi
+from sonde.net.analyse import analyse
+from sonde.net.synthetic import Network
 from watching import samples_in, wait_for
 
 READERS = (
@@ -78,12 +82,12 @@ class TestCommandLine:
         ids=lambda value: " ".join(value) if value and value[0].startswith("--") else "",
     )
     @pytest.mark.mpi
-    def test_nonsense_is_told_and_nothing_is_started(self, sonde, words, parts):
-        refused(sonde("net", "run", "-o", "a.nc", *words), 2, *parts)
-        assert list(sonde.cwd.iterdir()) == []
+    def test_nonsense_is_told_and_nothing_is_started(self, typed, words, parts):
+        refused(typed("net", "run", "-o", "a.nc", *words), 2, *parts)
+        assert list(typed.cwd.iterdir()) == []
 
-    def test_error_as_json(self, sonde):
-        ran = sonde("net", "run", "--mode", "one_to_on", "--json").expect(2)
+    def test_error_as_json(self, typed):
+        ran = typed("net", "run", "--mode", "one_to_on", "--json").expect(2)
         assert ran.err == ""
         told = ran.json
         assert (told["room"], told["verb"]) == ("net", "run")
@@ -94,17 +98,24 @@ class TestCommandLine:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A sound dataset, made without any MPI."""
-    from sonde.core import seal
-    from sonde.net.analyse import analyse
-    from sonde.net.synthetic import Network
+    return written(tmp_path_factory.mktemp("whole") / "a.nc", seed=1)
 
-    raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=1)
-    path = tmp_path_factory.mktemp("whole") / "a.nc"
+
+@pytest.fixture(scope="module")
+def faster(tmp_path_factory) -> Path:
+    """One of a network three times as fast."""
+    return written(tmp_path_factory.mktemp("faster") / "a.nc", seed=2, divisor=3)
+
+
+def written(path: Path, seed: int, divisor: float = 1) -> Path:
+    raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=seed)
+    raw["latency"] = raw["latency"] / divisor
     attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
     seal.write_dataset(path, raw, analyse(raw), attrs, {}, [])
     return path
 
 
+@cache
 def unreadable(path: Path) -> bytes:
     """A dataset's bytes with the samples damaged where no header tells: their compressed chunk begins wrongly."""
     data = path.read_bytes()
@@ -121,41 +132,41 @@ def unreadable(path: Path) -> bytes:
 
 
 class TestFiles:
-    def test_the_sound_one_is_read(self, sonde, whole):
-        sonde("net", "show", whole).expect(0)
+    def test_the_sound_one_is_read(self, typed, whole):
+        typed("net", "show", whole).expect(0)
 
     @pytest.mark.parametrize("reader", READERS, ids=" ".join)
-    def test_missing(self, sonde, reader):
-        refused(sonde(*reader, "nowhere.nc"), 3, "nowhere.nc")
+    def test_missing(self, typed, reader):
+        refused(typed(*reader, "nowhere.nc"), 3, "nowhere.nc")
 
     @pytest.mark.parametrize("reader", READERS, ids=" ".join)
-    def test_no_netcdf(self, sonde, reader):
-        (sonde.cwd / "a.nc").write_bytes(b"this is a letter to my aunt\n" * 400)
-        refused(sonde(*reader, "a.nc"), 3, "a.nc")
+    def test_no_netcdf(self, typed, reader):
+        (typed.cwd / "a.nc").write_bytes(b"this is a letter to my aunt\n" * 400)
+        refused(typed(*reader, "a.nc"), 3, "a.nc")
 
     @pytest.mark.parametrize("reader", READERS, ids=" ".join)
-    def test_empty(self, sonde, reader):
-        (sonde.cwd / "a.nc").write_bytes(b"")
-        refused(sonde(*reader, "a.nc"), 3, "a.nc")
+    def test_empty(self, typed, reader):
+        (typed.cwd / "a.nc").write_bytes(b"")
+        refused(typed(*reader, "a.nc"), 3, "a.nc")
 
     @pytest.mark.parametrize("reader", READERS, ids=" ".join)
-    def test_truncated(self, sonde, whole, reader):
+    def test_truncated(self, typed, whole, reader):
         data = whole.read_bytes()
-        (sonde.cwd / "a.nc").write_bytes(data[: len(data) // 2])
-        refused(sonde(*reader, "a.nc"), 3, "a.nc")
+        (typed.cwd / "a.nc").write_bytes(data[: len(data) // 2])
+        refused(typed(*reader, "a.nc"), 3, "a.nc")
 
     @pytest.mark.parametrize("reader", READERS, ids=" ".join)
-    def test_folder(self, sonde, reader):
-        (sonde.cwd / "a.nc").mkdir()
-        refused(sonde(*reader, "a.nc"), 3, "a.nc")
+    def test_folder(self, typed, reader):
+        (typed.cwd / "a.nc").mkdir()
+        refused(typed(*reader, "a.nc"), 3, "a.nc")
 
-    def test_damaged_inside(self, sonde, whole):
+    def test_damaged_inside(self, typed, whole):
         data = bytearray(whole.read_bytes())
         rng = np.random.default_rng(1)
         for at in range(4096, len(data), 512):
             data[at : at + 64] = rng.bytes(64)
-        (sonde.cwd / "a.nc").write_bytes(data)
-        ran = sonde("net", "show", "a.nc")
+        (typed.cwd / "a.nc").write_bytes(data)
+        ran = typed("net", "show", "a.nc")
         refused(ran, 3, "a.nc is damaged", "hint: copy it again from where it was measured")
         assert "Errno" not in ran.said
         assert "HDF error" not in ran.said
@@ -165,37 +176,37 @@ class TestFiles:
         [("net", "replay"), ("report",), ("data", "convert", "--to", "csv", "--group", "raw")],
         ids=" ".join,
     )
-    def test_damage_met_only_while_values_are_read(self, sonde, whole, reader):
-        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
-        ran = sonde(*reader, "a.nc")
+    def test_damage_met_only_while_values_are_read(self, typed, whole, reader):
+        (typed.cwd / "a.nc").write_bytes(unreadable(whole))
+        ran = typed(*reader, "a.nc")
         refused(ran, 3, "a.nc is damaged: /raw/latency cannot be read", "sonde data validate a.nc")
         assert "HDF error" not in ran.said
 
-    def test_damage_in_one_of_two_names_that_one(self, sonde, whole):
-        (sonde.cwd / "b.nc").write_bytes(unreadable(whole))
-        ran = sonde("report", whole, "b.nc")
+    def test_damage_in_one_of_two_names_that_one(self, typed, whole):
+        (typed.cwd / "b.nc").write_bytes(unreadable(whole))
+        ran = typed("report", whole, "b.nc")
         refused(ran, 3, "error: report: b.nc is damaged: /raw/latency cannot be read")
 
-    def test_what_damage_leaves_is_still_told(self, sonde, whole):
-        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
-        sonde("net", "show", "a.nc").expect(0)
+    def test_what_damage_leaves_is_still_told(self, typed, whole):
+        (typed.cwd / "a.nc").write_bytes(unreadable(whole))
+        typed("net", "show", "a.nc").expect(0)
 
     @pytest.mark.parametrize("name", ["a.nc", "a-all_to_all.nc"])
-    def test_damage_beside_a_runs_folder_hints_at_it(self, sonde, whole, name):
-        (sonde.cwd / "a.run").mkdir()
-        (sonde.cwd / name).write_bytes(whole.read_bytes()[:5000])
-        refused(sonde("net", "show", name), 3, f"{name} is cut off", "hint: sonde data recover a.run")
+    def test_damage_beside_a_runs_folder_hints_at_it(self, typed, whole, name):
+        (typed.cwd / "a.run").mkdir()
+        (typed.cwd / name).write_bytes(whole.read_bytes()[:5000])
+        refused(typed("net", "show", name), 3, f"{name} is cut off", "hint: sonde data recover a.run")
 
     @pytest.mark.parametrize("reader", READERS[:4], ids=" ".join)
-    def test_foreign(self, sonde, reader):
-        with netCDF4.Dataset(sonde.cwd / "weather.nc", "w") as file:
+    def test_foreign(self, typed, reader):
+        with netCDF4.Dataset(typed.cwd / "weather.nc", "w") as file:
             file.createDimension("time", 3)
             file.createVariable("temperature", "f8", ("time",))[:] = [1.0, 2.0, 3.0]
-        refused(sonde(*reader, "weather.nc"), 3, "weather.nc")
+        refused(typed(*reader, "weather.nc"), 3, "weather.nc")
 
-    def test_one_of_two_is_missing(self, sonde, whole):
-        refused(sonde("net", "diff", whole, "nowhere.nc"), 3, "nowhere.nc")
-        refused(sonde("net", "show", whole, "nowhere.nc"), 3, "nowhere.nc")
+    def test_one_of_two_is_missing(self, typed, whole):
+        refused(typed("net", "diff", whole, "nowhere.nc"), 3, "nowhere.nc")
+        refused(typed("net", "show", whole, "nowhere.nc"), 3, "nowhere.nc")
 
 
 class TestNamesWithBlanks:
@@ -204,8 +215,8 @@ class TestNamesWithBlanks:
     NAME = "my run's file.nc"
 
     @pytest.fixture
-    def named(self, sonde, whole) -> Path:
-        path = sonde.cwd / self.NAME
+    def named(self, typed, whole) -> Path:
+        path = typed.cwd / self.NAME
         path.write_bytes(whole.read_bytes())
         return path
 
@@ -220,64 +231,57 @@ class TestNamesWithBlanks:
         ],
         ids=lambda words: " ".join(words[:2]),
     )
-    def test_next_is_a_command_that_runs(self, sonde, named, words):
-        from sonde.core import seal
-        from sonde.net.analyse import analyse
-        from sonde.net.synthetic import Network
-
-        (sonde.cwd / "model.toml").write_text('[[level]]\nname = "any"\nlatency_s = 1e-9\n')
-        raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=2)
-        raw["latency"] = raw["latency"] / 3
-        attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
-        seal.write_dataset(sonde.cwd / "fast one.nc", raw, analyse(raw), attrs, {}, [])
-        found = sonde(*words, "--json").json["findings"]
+    def test_next_is_a_command_that_runs(self, typed, named, faster, words):
+        (typed.cwd / "model.toml").write_text('[[level]]\nname = "any"\nlatency_s = 1e-9\n')
+        (typed.cwd / "fast one.nc").write_bytes(faster.read_bytes())
+        found = typed(*words, "--json").json["findings"]
         assert found
         for line in {finding["next"] for finding in found if finding["next"]}:
             told = shlex.split(line)
             assert self.NAME in told
             assert told[0] == "sonde"
-        assert sonde(*told[1:]).code in (0, 1)
+        assert typed(*told[1:]).code in (0, 1)
 
-    def test_errors_name_it_so_that_it_can_be_typed(self, sonde, named):
+    def test_errors_name_it_so_that_it_can_be_typed(self, typed, named):
         named.with_suffix(".run").mkdir()
         named.write_bytes(named.read_bytes()[:5000])
-        ran = sonde("net", "show", self.NAME, "--json").expect(3)
+        ran = typed("net", "show", self.NAME, "--json").expect(3)
         assert shlex.split(ran.json["error"]["hint"]) == ["sonde", "data", "recover", "my run's file.run"]
 
 
 class TestMachine:
-    def test_mpi_that_is_not_there(self, sonde):
-        ran = sonde("net", "run", "-o", "a.nc", SONDE_MPI="/nonexistent/mpi")
+    def test_mpi_that_is_not_there(self, typed):
+        ran = typed("net", "run", "-o", "a.nc", SONDE_MPI="/nonexistent/mpi")
         refused(ran, 3, "'/nonexistent/mpi' is not an mpirun")
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
     @pytest.mark.hardware("where an MPI lies outside PATH it is found there, too")
-    def test_no_mpi_at_all(self, sonde):
+    def test_no_mpi_at_all(self, typed):
         if any((Path(folder) / "mpirun").exists() for folder in mpirun._UNLOADED):
             pytest.skip("this machine's MPI is not in PATH")
-        ran = sonde("net", "run", "-o", "a.nc", PATH="")
+        ran = typed("net", "run", "-o", "a.nc", PATH="")
         refused(ran, 3, "Open MPI", "MPICH", "install")
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
-    def test_flavour_that_does_not_exist(self, sonde):
-        refused(sonde("net", "run", "-o", "a.nc", SONDE_MPI="openmpy"), 2, "'openmpy' (nearest: openmpi)")
+    def test_flavour_that_does_not_exist(self, typed):
+        refused(typed("net", "run", "-o", "a.nc", SONDE_MPI="openmpy"), 2, "'openmpy' (nearest: openmpi)")
 
-    def test_launcher_that_does_not_exist(self, sonde):
-        refused(sonde("net", "run", "-o", "a.nc", "--launcher", "mpirum"), 2, "'mpirum'", "nearest: mpirun")
-
-    @pytest.mark.mpi
-    def test_output_folder_missing(self, sonde):
-        refused(sonde("net", "run", "-o", "there/a.nc"), 3, "there/a.nc", "no folder there")
-        assert list(sonde.cwd.iterdir()) == []
+    def test_launcher_that_does_not_exist(self, typed):
+        refused(typed("net", "run", "-o", "a.nc", "--launcher", "mpirum"), 2, "'mpirum'", "nearest: mpirun")
 
     @pytest.mark.mpi
-    def test_output_is_a_folder(self, sonde):
-        refused(sonde("net", "run", "-o", "."), 2, "is a folder", "-o net.nc")
+    def test_output_folder_missing(self, typed):
+        refused(typed("net", "run", "-o", "there/a.nc"), 3, "there/a.nc", "no folder there")
+        assert list(typed.cwd.iterdir()) == []
 
     @pytest.mark.mpi
-    def test_output_that_cannot_be_written(self, sonde):
+    def test_output_is_a_folder(self, typed):
+        refused(typed("net", "run", "-o", "."), 2, "is a folder", "-o net.nc")
+
+    @pytest.mark.mpi
+    def test_output_that_cannot_be_written(self, typed):
         # Not even root may make a file there.
-        ran = sonde("net", "run", "--ntasks", "2", "--budget", "3s", "-o", "/proc/a.nc")
+        ran = typed("net", "run", "--ntasks", "2", "--budget", "3s", "-o", "/proc/a.nc")
         refused(ran, 3, "/proc/a", "--output")
 
 
