@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from power_daemons import share_of
-from sonde.cli import entry
+from sonde.cli.entry import main
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
@@ -101,7 +101,7 @@ class Typed:
             for name, value in (self.env | env).items():
                 patch.setenv(name, value)
             self.capture.readouterr()
-            code = entry.main(list(map(str, words)))
+            code = main(list(map(str, words)))
             out, err = self.capture.readouterr()
         return Ran(code, out, err)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import netCDF4
 import numpy as np
 import pytest
-from sonde_shell import Shell, shell
+from sonde_shell import Shell, Typed, environment, shell
 
 import sonde as library
 from sonde.core.launch.mpirun import Mpi
@@ -26,7 +28,7 @@ RUN = EVERY | {"cells", "converged", "capped", "drift", "median_s", "slow_links"
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, mpi: Mpi) -> Iterator[Shell]:
+def measured(tmp_path_factory: pytest.TempPathFactory, mpi: Mpi) -> Iterator[Shell]:
     """A folder with a.nc and b.nc, two runs of the same plan and seed."""
     for made in shell(tmp_path_factory.mktemp("bench"), mpi):
         for name in ("a.nc", "b.nc"):
@@ -34,6 +36,18 @@ def bench(tmp_path_factory: pytest.TempPathFactory, mpi: Mpi) -> Iterator[Shell]
             (made.cwd / f"{name}.json").write_text(ran.out)
         yield made
         assert made.left() == []
+
+
+@pytest.fixture
+def bench(measured: Shell, capfd: pytest.CaptureFixture[str]) -> Typed:
+    """Commands that only read, typed in that folder."""
+    return Typed(measured.cwd, measured.env, capfd)
+
+
+@pytest.fixture
+def typed_mpi(typed: Typed, mpi: Mpi) -> Typed:
+    """Commands that start nothing, with the MPI that is being tested, in an empty folder."""
+    return replace(typed, env=environment(mpi, "typed"))
 
 
 def attrs(path: Path) -> dict[str, Any]:
@@ -52,8 +66,6 @@ def contract(value: Any) -> bool:
 
 class TestRun:
     def test_json_is_the_contract(self, bench):
-        import json
-
         told = json.loads((bench.cwd / "a.nc.json").read_text())
         assert set(told) >= RUN
         assert (told["room"], told["verb"], told["schema"]) == ("net", "run", "net/1")
@@ -106,27 +118,27 @@ class TestRun:
         assert len({f["run_id"] for f in found}) == 1
         assert sorted(p.name for p in sonde_mpi.cwd.glob("*.nc")) == sorted(names)
 
-    def test_no_raw_keeps_the_summary_alone(self, sonde_mpi):
+    def test_no_raw_keeps_the_summary_alone(self, sonde_mpi, typed):
         sonde_mpi("net", "run", *QUICK, "--no-raw", "-o", "small.nc").expect(0)
         with library.open(sonde_mpi.cwd / "small.nc") as tree:
             assert "raw" not in tree.children
             assert tree["summary"]["n"].values.sum() >= 2 * len(SIZES) * 200
             assert np.isfinite(tree["summary"]["median"].values).sum() == 2 * len(SIZES)
-        sonde_mpi("data", "validate", "small.nc").expect(0)
-        sonde_mpi("net", "show", "small.nc").expect(0)
-        refused = sonde_mpi("net", "replay", "small.nc").expect(3)
+        typed("data", "validate", "small.nc").expect(0)
+        typed("net", "show", "small.nc").expect(0)
+        refused = typed("net", "replay", "small.nc").expect(3)
         assert "no single samples" in refused.said
 
-    def test_a_gap_of_no_time_is_one(self, sonde_mpi):
-        ran = sonde_mpi("net", "run", *QUICK, "--gap", "0s", "--dry-run", "-o", "a.nc", "--json").expect(0)
+    def test_a_gap_of_no_time_is_one(self, typed_mpi):
+        ran = typed_mpi("net", "run", *QUICK, "--gap", "0s", "--dry-run", "-o", "a.nc", "--json").expect(0)
         assert " --gap-s 0 " in ran.json["command"]
 
-    def test_dry_run_starts_nothing(self, sonde_mpi):
-        ran = sonde_mpi("net", "run", *QUICK, "--dry-run", "-o", "a.nc", "--json").expect(0)
+    def test_dry_run_starts_nothing(self, typed_mpi):
+        ran = typed_mpi("net", "run", *QUICK, "--dry-run", "-o", "a.nc", "--json").expect(0)
         assert ran.json["cells"] == 2 * len(SIZES)
         assert "sonde-net" in ran.json["command"]
         assert "--rule fixed:200" in ran.json["command"]
-        assert list(sonde_mpi.cwd.iterdir()) == []
+        assert list(typed_mpi.cwd.iterdir()) == []
 
     def test_by_class_measures_a_few_links_of_each(self, sonde_mpi):
         words = ("--ntasks", "4", "--sizes", "8,4KiB", "--rule", "fixed:100", "--budget", "9s", "--by-class")
@@ -211,11 +223,11 @@ class TestTables:
     A, B = "net-cluster-20261121T035834Z-3f9a.nc", "net-cluster-20261121T035850Z-ab12.nc"
 
     @pytest.fixture
-    def folder(self, bench) -> Shell:
+    def folder(self, bench) -> Typed:
         for short, long in (("a.nc", self.A), ("b.nc", self.B)):
             (bench.cwd / "named").mkdir(exist_ok=True)
             (bench.cwd / "named" / long).write_bytes((bench.cwd / short).read_bytes())
-        return Shell(bench.cwd / "named", bench.env, bench.mark)
+        return replace(bench, cwd=bench.cwd / "named")
 
     @pytest.mark.parametrize(
         ("words", "rows"),
@@ -286,9 +298,9 @@ class TestHold:
         assert ran.code == (1 if ran.json["findings"] else without_findings(ran.json)), ran.err
         assert ran.json["cells"] == 2 * len(SIZES)
 
-    def test_diff_finds_a_delay_put_in_on_purpose(self, bench):
+    def test_diff_finds_a_delay_put_in_on_purpose(self, bench, measured):
         words = (*QUICK, "--inject-slow", "0:1:1e-2,1:0:1e-2", "--seed", "7", "-o", "slow.nc")
-        bench("net", "run", *words).expect(0)
+        measured("net", "run", *words).expect(0)
         told = bench("net", "diff", "a.nc", "slow.nc", "--json").expect(1).json
         assert told["median_ratio"] > 1
         assert told["slower"] > 0
@@ -323,7 +335,7 @@ class TestWorkOn:
             assert [row["extrapolated"] for row in fit["forecast"]] == [False, True]
         assert "net.extrapolated" in {row["code"] for row in told["warnings"]}
 
-    def test_noise_says_in_clustbench_1_what_it_was(self, sonde_mpi):
+    def test_noise_says_in_clustbench_1_what_it_was(self, sonde_mpi, typed):
         words = (
             "--ntasks",
             "4",
@@ -339,7 +351,7 @@ class TestWorkOn:
         sonde_mpi("net", "run", *words, "--budget", "60s", "-o", "a.nc").expect(0)
         found = attrs(sonde_mpi.cwd / "a.nc")
         assert (found["noise_bytes"], found["noise_ranks"]) == (2048, 2)
-        sonde_mpi("net", "convert", "a.nc", "old", "--to", "clustbench-v1").expect(0)
+        typed("net", "convert", "a.nc", "old", "--to", "clustbench-v1").expect(0)
         with netCDF4.Dataset(sonde_mpi.cwd / "old_median.nc") as file:
             assert int(file["noise_mes_length"][...]) == 2048
             assert int(file["num_noise_proc"][...]) == 2
