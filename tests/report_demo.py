@@ -482,6 +482,51 @@ def report(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Report:
     )
 
 
+# Texts that strike when a page takes them for more than text.
+HOSTILE = [
+    "<script>window.struck=1</script>",
+    "</script><script>window.struck=1</script>",
+    '"><img src=x onerror=window.struck=1>',
+    "' onmouseover='window.struck=1",
+    "<!--<script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:window.struck=1",
+    "\u2028</style><svg onload=window.struck=1>",
+    "@ink",
+]
+
+
+def hostile_report(text: str) -> Report:
+    """A report in which every text is this one."""
+    data = dataset(4, (8, 64)).assign_coords(row=[text, "b", "c", "d"], col=["a", "b", "c", text])
+    data["src_host"] = ("row", [text] * 4)
+    data["state"] = (("row", "col", "size"), np.full((4, 4, 2), text))
+    axes = {"row": Axis(text), "col": Axis(text), "value": Axis(text, text)}
+    figure = Figure(text, text, text, Kind.MATRIX, data, axes, (Slider("size", text, text),))
+    made = Section(
+        text,
+        text,
+        text,
+        findings=[Finding(text, text, {text: text, "src": text, "dst": text}, text)],
+        tables=[Table(text, [text], [[text]], note=text)],
+        figures=[figure, series()],
+        facts=[Fact(text, text, text)],
+        method=[Method(text, text, text)],
+    )
+    warnings = [Warning(text, text, text)]
+    return Report(
+        text,
+        text,
+        [made, made],
+        {text: text},
+        [{text: text, "command": text}],
+        warnings,
+        made.method,
+        text,
+        text,
+    )
+
+
 if __name__ == "__main__":
     from pathlib import Path
 

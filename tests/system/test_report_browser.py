@@ -27,6 +27,12 @@ from watching import wait_for
 
 pytestmark = pytest.mark.browser
 
+
+def slow(*values):
+    """A parameter for `make test-all` alone: what `make test` opens shows already that the page works."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 PATIENCE_S = 60  # a shared machine; nothing is timed
 
 
@@ -222,7 +228,7 @@ MATRIX = "#net-median-latency"
 SLIDER = f"{MATRIX} input[type=range]"
 
 
-@pytest.mark.parametrize("ranks", [4, 32, 128])
+@pytest.mark.parametrize("ranks", [4, slow(32), slow(128)])
 def test_opens_without_complaint_and_without_a_request(browser, pages, ranks):
     browser.open(pages[ranks])
     assert browser.complaints() == []
@@ -237,7 +243,7 @@ def test_opens_without_complaint_and_without_a_request(browser, pages, ranks):
     assert drawn >= browser.js("return document.querySelectorAll('figure').length")
 
 
-@pytest.mark.parametrize(("width", "touch"), [(1440, False), (390, True)])
+@pytest.mark.parametrize(("width", "touch"), [(1440, False), slow(390, True)])
 def test_a_page_of_net_opens_without_complaint_and_fits(browser, net_page, width, touch):
     browser.open(net_page, width=width, height=844, touch=touch)
     assert browser.complaints() == []
@@ -247,7 +253,7 @@ def test_a_page_of_net_opens_without_complaint_and_fits(browser, net_page, width
 
 
 @pytest.mark.parametrize(
-    ("width", "touch", "dark"), [(1440, False, False), (1440, False, True), (390, True, False)]
+    ("width", "touch", "dark"), [(1440, False, False), slow(1440, False, True), slow(390, True, False)]
 )
 def test_a_page_of_noise_opens_without_complaint_and_fits(browser, noise_page, width, touch, dark):
     browser.open(noise_page, width=width, height=844, touch=touch, dark=dark)
@@ -278,7 +284,7 @@ def test_the_ground_is_shaded_where_the_agent_was_on(browser, noise_page):
 
 @pytest.mark.parametrize(
     ("width", "touch", "dark"),
-    [(1440, False, False), (1440, False, True), (390, True, False), (390, True, True)],
+    [(1440, False, False), slow(1440, False, True), slow(390, True, False), slow(390, True, True)],
 )
 def test_a_page_of_io_opens_without_complaint_and_fits(browser, io_page, width, touch, dark):
     browser.open(io_page, width=width, height=844, touch=touch, dark=dark)
@@ -331,6 +337,7 @@ def test_the_keyboard_alone_walks_an_icicle_and_enlarges_a_part(browser, io_page
     browser.js("localStorage.clear()")
 
 
+@pytest.mark.slow
 def test_keys_reach_the_foot_of_a_deep_icicle(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
 
@@ -369,6 +376,7 @@ def click_node(browser, label):
     chain.perform()
 
 
+@pytest.mark.slow
 def test_a_click_enlarges_a_part_of_an_icicle_and_another_goes_back(browser, io_page):
     browser.open(io_page)
     click_node(browser, "MPI_File_write_at_all")
@@ -389,6 +397,7 @@ def test_a_click_enlarges_a_part_of_an_icicle_and_another_goes_back(browser, io_
     assert browser.complaints() == []
 
 
+@pytest.mark.slow
 def test_labels_of_an_icicle_fit_their_parts(browser, io_page):
     for width in (390, 1440):
         browser.open(io_page, width=width, touch=width < 500)
@@ -404,6 +413,7 @@ def test_labels_of_an_icicle_fit_their_parts(browser, io_page):
         assert [one for one in labelled if one[1] >= one[2] or len(one[0]) < 4] == []
 
 
+@pytest.mark.slow
 def test_headings_and_bars_follow_the_choice_of_requests(browser, io_page):
     browser.open(io_page)
     headings = (
@@ -417,6 +427,7 @@ def test_headings_and_bars_follow_the_choice_of_requests(browser, io_page):
     assert browser.js(headings)[-1].replace("\u00a0", " ") == "POSIX and C library: 256 × 64 KiB, 16 MiB"
 
 
+@pytest.mark.slow
 def test_the_timeline_shows_the_chosen_rank(browser, io_page):
     browser.open(io_page)
     highest = (
@@ -431,6 +442,7 @@ def test_the_timeline_shows_the_chosen_rank(browser, io_page):
     assert browser.js(highest) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_legend_stays_above_the_plot_where_paper_is_wider_than_the_window(browser, io_page):
     browser.open(io_page, width=680)
     browser.js("window.dispatchEvent(new Event('beforeprint'))")
@@ -480,6 +492,7 @@ def test_models_are_drawn_over_what_was_measured_and_dashed_beyond(browser, net_
     assert legend.count("Hockney") == legend.count("LogGP") == 1
 
 
+@pytest.mark.slow
 def test_a_rank_with_itself_has_no_state(browser, net_page):
     browser.open(net_page)
     z = browser.z("#net-net-status")
@@ -488,6 +501,7 @@ def test_a_rank_with_itself_has_no_state(browser, net_page):
     assert "not measured" not in browser.text("#net-net-status .codes")
 
 
+@pytest.mark.slow
 def test_a_run_that_hardly_converged_is_not_green(browser, net_page):
     browser.open(net_page)
     assert "converged: measure longer" in browser.text(".verdict .sentence")
@@ -495,6 +509,7 @@ def test_a_run_that_hardly_converged_is_not_green(browser, net_page):
     assert "converged" in browser.text(".count.warned")
 
 
+@pytest.mark.slow
 def test_the_range_of_colours_is_told_and_follows_the_slider(browser, net_page):
     browser.open(net_page)
     figure = "#net-net-median"
@@ -551,6 +566,7 @@ def test_the_slider_moves_the_matrix(browser, pages):
     assert browser.text(f"{MATRIX} output") == "256 KiB"
 
 
+@pytest.mark.slow
 def test_the_slider_is_moved_by_arrow_keys_and_says_where_it_is(browser, pages):
     from selenium.webdriver.common.keys import Keys
 
@@ -592,6 +608,7 @@ def test_a_clicked_cell_shows_its_pair(browser, pages):
     assert re.search(r"Receiver \(rank\)\s+20\s+Host\s+n003", panel)
 
 
+@pytest.mark.slow
 def test_the_picked_cell_stays_while_the_slider_moves(browser, pages):
     from selenium.webdriver.common.keys import Keys
 
@@ -618,6 +635,7 @@ def test_the_keyboard_alone_reaches_every_cell(browser, pages):
     assert [shapes[1][k] for k in ("x0", "x1", "y0", "y1")] == [2.5, 3.5, 1.5, 2.5]
 
 
+@pytest.mark.slow
 def test_numbers_in_cells_are_black_or_white_after_their_ground(browser, pages):
     browser.open(pages[4])
     inks = browser.js(
@@ -631,6 +649,7 @@ def test_numbers_in_cells_are_black_or_white_after_their_ground(browser, pages):
     assert by_value[-1][1] == "rgb(17, 17, 17)"
 
 
+@pytest.mark.slow
 def test_a_command_is_copied_or_marked_for_copying(browser, pages):
     browser.open(pages[32])
     browser.js("document.querySelector('.copy').click()")
@@ -652,6 +671,7 @@ def test_a_figure_that_fails_does_not_take_the_others_with_it(browser, tmp_path)
     assert len(browser.complaints()) == 1
 
 
+@pytest.mark.slow
 def test_a_state_is_told_in_words(browser, pages):
     browser.open(pages[32])
     browser.click_cell("#net-status", 0, 1)
@@ -672,6 +692,7 @@ def test_a_finding_leads_to_its_cell(browser, pages):
     assert browser.js("return document.activeElement.closest('figure').id") == MATRIX[1:]
 
 
+@pytest.mark.slow
 def test_same_colours_throughout_holds_the_scale_still(browser, pages):
     browser.open(pages[32])
     scale = "const t = document.querySelector('#net-median-latency .plot').data[0]; return [t.zmin, t.zmax]"
@@ -686,6 +707,7 @@ def test_same_colours_throughout_holds_the_scale_still(browser, pages):
     assert browser.js(scale) == fixed
 
 
+@pytest.mark.slow
 def test_outliers_can_be_left_out_and_brought_back(browser, pages):
     browser.open(pages[4])
     ends = "return document.querySelector('#net-series .plot')._fullLayout.yaxis.range[1]"
@@ -696,6 +718,7 @@ def test_outliers_can_be_left_out_and_brought_back(browser, pages):
     assert browser.js(ends) == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_epochs_are_drawn_in_two_colours_under_their_median(browser, pages):
     browser.open(pages[4])
     colours = browser.js(
@@ -705,6 +728,7 @@ def test_epochs_are_drawn_in_two_colours_under_their_median(browser, pages):
     assert len(set(colours)) == 3
 
 
+@pytest.mark.slow
 def test_dark_and_light_can_be_switched_and_are_remembered(browser, pages):
     ground = "return getComputedStyle(document.body).backgroundColor"
     ink = "return document.querySelector('#net-rules .plot')._fullLayout.font.color"
@@ -722,6 +746,7 @@ def test_dark_and_light_can_be_switched_and_are_remembered(browser, pages):
     browser.js("localStorage.clear()")
 
 
+@pytest.mark.slow
 def test_a_readers_dark_preference_is_followed(browser, pages):
     browser.open(pages[4], dark=True)
     ground = browser.js("return getComputedStyle(document.body).backgroundColor")
@@ -729,6 +754,7 @@ def test_a_readers_dark_preference_is_followed(browser, pages):
     assert browser.complaints() == []
 
 
+@pytest.mark.slow
 def test_a_browser_that_forbids_storage_is_no_error(browser, pages):
     script = browser.driver.execute_cdp_cmd(
         "Page.addScriptToEvaluateOnNewDocument",
@@ -749,7 +775,7 @@ def test_a_browser_that_forbids_storage_is_no_error(browser, pages):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "width"), [(128, 360), (4, 375), (32, 390), (32, 768), (128, 1000), (4, 1440)]
+    ("ranks", "width"), [slow(128, 360), (4, 375), slow(32, 390), slow(32, 768), slow(128, 1000), (4, 1440)]
 )
 def test_nothing_sticks_out_at_any_width(browser, pages, ranks, width):
     browser.open(pages[ranks], width=width, touch=width < 500)
@@ -762,7 +788,7 @@ def test_nothing_sticks_out_at_any_width(browser, pages, ranks, width):
     assert wide == 0
 
 
-@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("width", [360, slow(1440)])
 def test_a_study_has_all_its_names_and_nothing_sticks_out(browser, study_page, width):
     browser.open(study_page, width=width, touch=width < 500)
     assert browser.js("return document.documentElement.scrollWidth") <= width
@@ -782,6 +808,7 @@ def test_a_study_has_all_its_names_and_nothing_sticks_out(browser, study_page, w
     assert browser.complaints() == []
 
 
+@pytest.mark.slow
 def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):
     browser.open(pages[4], width=375, height=812, touch=True)
     assert browser.js("return document.querySelector('.plot')._fullLayout.dragmode") is False
@@ -790,6 +817,7 @@ def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):
     browser.until("return /^1\\s*→\\s*2/.test(document.querySelector('#net-median-latency .cell').innerText)")
 
 
+@pytest.mark.slow
 def test_the_contents_follow_the_reader(browser, pages):
     browser.open(pages[32], height=500)
     browser.js("document.getElementById('method').scrollIntoView({behavior: 'instant'})")
@@ -798,6 +826,7 @@ def test_the_contents_follow_the_reader(browser, pages):
     assert browser.js(below) <= 500
 
 
+@pytest.mark.slow
 def test_cells_are_square(browser, pages):
     for width in (375, 1440):
         browser.open(pages[32], width=width, touch=width < 500)
@@ -856,23 +885,15 @@ def test_prints_on_a4_in_light_with_figures_whole(browser, pages, tmp_path):
     assert browser.js("return document.querySelector('.plot')._fullLayout.font.color") == "#e4e7ea"
 
 
-def test_hostile_names_do_nothing(browser, tmp_path):
-    import sys
-    from pathlib import Path
-
-    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "report"))
-    from test_render_html import HOSTILE, hostile_report
-
-    for number, text in enumerate(HOSTILE):
-        page = tmp_path / f"{number}.html"
-        publish.write(hostile_report(text), page)
-        browser.open(page)
-        assert browser.js("return window.struck") is None
-        assert (
-            browser.js(
-                "return document.querySelectorAll('.plot a, [onerror], [onload], [onmouseover]').length"
-            )
-            == 0
-        )
-        assert browser.complaints() == [], text
-        assert browser.js("return document.querySelector('h1').textContent").split() == text.split()
+@pytest.mark.parametrize("text", [demo.HOSTILE[0], *map(slow, demo.HOSTILE[1:])])
+def test_hostile_names_do_nothing(browser, tmp_path, text):
+    page = tmp_path / "hostile.html"
+    publish.write(demo.hostile_report(text), page)
+    browser.open(page)
+    assert browser.js("return window.struck") is None
+    assert (
+        browser.js("return document.querySelectorAll('.plot a, [onerror], [onload], [onmouseover]').length")
+        == 0
+    )
+    assert browser.complaints() == []
+    assert browser.js("return document.querySelector('h1').textContent").split() == text.split()
