@@ -436,31 +436,34 @@ def test_a_folder_that_can_only_be_read_is_saved_elsewhere_and_stays(tmp_path, m
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
-# Stops at a named step and waits there to be killed. Steps before publishing come from the fake room, the
-# later ones from the calls that publish and remove.
-SEALING = """
-    import os, pathlib, time
-    import fakeroom
-    from sonde.core import seal
-    run, out, where = sys.argv[1:]
+def seal_until(where: str, run: Path, out: Path) -> int:
+    """Exit code of a process that seals, and kills itself at a named step.
 
-    def step(name):
+    Steps before publishing come from the fake room, the later ones from the calls that publish and remove.
+    """
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def step(name: str) -> None:
         if name == where:
-            print("there", flush=True)
-            time.sleep(60)
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def before(owner, method, name):
-        real = getattr(owner, method)
+    def before(method: str) -> None:
+        real = getattr(Path, method)
+
         def stopped(self, *more, **keys):
-            step(f"{name} {pathlib.Path(self).name}")
+            step(f"{method} {self.name}")
             return real(self, *more, **keys)
-        setattr(owner, method, stopped)
 
-    before(pathlib.Path, "replace", "replace")
-    before(pathlib.Path, "unlink", "unlink")
-    before(pathlib.Path, "rmdir", "rmdir")
-    seal.seal(run, out, fakeroom.Lab(step))
-"""
+        setattr(Path, method, stopped)
+
+    try:  # the parent's copy of all this, which must not go on with its tests
+        for method in ("replace", "unlink", "rmdir"):
+            before(method)
+        seal.seal(run, out, Lab(step))
+    finally:
+        os._exit(1)
 
 
 @pytest.mark.parametrize(
@@ -483,13 +486,7 @@ SEALING = """
 )
 def test_kill_9_at_any_step_of_sealing_is_harmless(tmp_path, where):
     run = make_run(tmp_path / "a.run", parts=("ping", "pong"))
-    child = in_child(SEALING, run, tmp_path / "a.nc", where)
-    try:
-        assert child.stdout.readline() == "there\n", child.stderr.read()
-    finally:
-        child.kill()
-        child.communicate()
-    assert child.returncode == -signal.SIGKILL
+    assert seal_until(where, run, tmp_path / "a.nc") == -signal.SIGKILL
     if where == "rmdir a.run":  # an empty folder: there is nothing more to save
         with pytest.raises(DataError, match="is not the folder of a run"):
             seal.seal(run, tmp_path / "a.nc", SCHEMA)
@@ -505,12 +502,7 @@ def test_kill_9_at_any_step_of_sealing_is_harmless(tmp_path, where):
 
 def test_a_folder_saved_before_is_not_saved_again_over_a_moved_dataset(tmp_path):
     run = make_run(tmp_path / "a.run")
-    child = in_child(SEALING, run, tmp_path / "a.nc", "unlink rank-00001.blk")
-    try:
-        assert child.stdout.readline() == "there\n"
-    finally:
-        child.kill()
-        child.communicate()
+    assert seal_until("unlink rank-00001.blk", run, tmp_path / "a.nc") == -signal.SIGKILL
     (tmp_path / "a.nc").rename(tmp_path / "moved.nc")
     with pytest.raises(DataError, match=r"was saved as .*a\.nc, which is no longer there") as raised:
         seal.seal(run, tmp_path / "a.nc", SCHEMA)
