@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -28,10 +29,10 @@ from sonde.core.launch.start import Start
 
 MPI = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
 
-# What every script below can say. `measure` writes `count` epochs of the room's records.
+# What every script below can say. `measure` writes `count` epochs of the room's records, which were prepared: a script
+# that imports no library starts at once.
 PROBE = """
-import json, os, sys, time
-sys.path.insert(0, UNIT)
+import json, os, shutil, sys, time
 folder, time_s = sys.argv[1], float(sys.argv[2])
 
 def say(event, **keys):
@@ -44,18 +45,11 @@ def end(reason="converged", dropped=0):
     say("end", stop_reason=reason, samples=8, elapsed_s=0.1, dropped=dropped)
 
 def measure(count=1):
-    import fakeroom
-    from sonde import _core
-    head = json.dumps({"fields": fakeroom.FIELDS, "rank": 0, "host": "n001"})
-    writer = _core.BlockWriter(f"{folder}/rank-00000.blk", head, fakeroom.RECORD.itemsize, 1 << 16)
-    if count:
-        writer.append(fakeroom.bursts(0, 2, count))
-    writer.close()
+    shutil.copyfile(f"{PREPARED}/{count}.blk", f"{folder}/rank-00000.blk")
 
 def wait_for_stop():
     sys.stdin.readline()
 """
-UNIT = Path(fakeroom.__file__).parent
 
 
 class Plain:
@@ -103,11 +97,24 @@ START = {"event": "start", "ranks": 4, "mpi": "x", "mpi_version": "Lab 1.0", "ov
 END = {"event": "end", "stop_reason": "budget", "samples": 1, "elapsed_s": 1.0, "dropped": 5}
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """A folder with the block files of 0 and of 1 epoch, written as probes do."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for count in (0, 1):
+        head = json.dumps({"fields": fakeroom.FIELDS, "rank": 0, "host": "n001"})
+        writer = _core.BlockWriter(str(folder / f"{count}.blk"), head, fakeroom.RECORD.itemsize, 1 << 16)
+        if count:
+            writer.append(fakeroom.bursts(0, 2, count))
+        writer.close()
+    return folder
+
+
 @pytest.fixture
-def job(tmp_path):
+def job(tmp_path, prepared):
     def make(script: str, **changes: Any) -> Job:
         path = tmp_path / "probe.py"
-        path.write_text(PROBE.replace("UNIT", repr(str(UNIT)), 1) + textwrap.dedent(script))
+        path.write_text(PROBE.replace("{PREPARED}", str(prepared), 1) + textwrap.dedent(script))
         told: dict[str, Any] = {
             "schema": fakeroom.SCHEMA,
             "start": Start(Plain(), (), path, MPI),
