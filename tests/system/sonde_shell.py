@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -20,14 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
+from fork_server import PROGRAM
 
 from power_daemons import share_of
 from sonde.cli.entry import main
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
-PROGRAM = Path(sys.executable).with_name("sonde")
 MARK = "SONDE_TEST_STARTED_BY"
 
 # Where a command looks for its user's settings, and finds none. It is a real folder that goes with the tests, since
@@ -129,7 +129,9 @@ class Shell:
         )
 
     def __call__(self, *words: object, **env: str) -> Ran:
-        return finish(self.start(*words, **env))
+        """What `sonde WORDS` came to. Its process is forked from one that has Sonde's modules (fork_server.py)."""
+        forked = fork_server.start([*map(str, words)], self.cwd, self.env | env)
+        return finish(forked or self.start(*words, **env))
 
     def processes(self) -> dict[int, str]:
         """Process id → program of everything started from here that is still there."""
@@ -167,7 +169,7 @@ class Shell:
         return sorted([*filter(os.path.exists, self.shm), *map(str, scratch.glob("*"))])
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 150) -> Ran:
+def finish(process: subprocess.Popen[str] | fork_server.Forked, timeout_s: float = 150) -> Ran:
     """Waits for a command's end, and lets nothing of it stay if it does not come."""
     try:
         out, err = process.communicate(timeout=timeout_s)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from scipy import stats as sps
 
 from sonde.bus.plan import Case
 from sonde.bus.values import Value, Values
@@ -159,6 +158,8 @@ def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict
         return []
     more = np.array([other.mean > value.mean + MORE_LOST for value, other in pairs])
     p = [_p_more(value, other) if told else 1.0 for (value, other), told in zip(pairs, more)]
+    from scipy import stats as sps  # heavy: only where runs are compared
+
     beyond_doubt = more & (sps.false_discovery_control(p) <= LEVEL)
     found = []
     for value, other in (pairs[k] for k in np.flatnonzero(beyond_doubt)):
@@ -193,6 +194,8 @@ def _p_more(value: Value, other: Value) -> float:
         return float(np.mean(both <= x[0]))
     if len(y) == 1:
         return float(np.mean(both >= y[0]))
+    from scipy import stats as sps
+
     test = sps.permutation_test(
         (y, x),
         lambda y, x, axis: y.mean(axis=axis) - x.mean(axis=axis),

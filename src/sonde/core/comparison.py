@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats as sps
 
 from sonde.core.errors import Exit, Finding, Warning
 from sonde.core.outcome import Outcome, Table
@@ -76,6 +75,8 @@ def compare(
 
     Source: Benjamini and Hochberg 1995.
     """
+    from scipy import stats as sps  # heavy: only where runs are compared
+
     both = np.isfinite(x) & np.isfinite(y) & np.isfinite(error)
     both[both] = (x[both] > 0) & (y[both] > 0)
     left_out = both & drifted

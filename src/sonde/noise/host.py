@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats as sps
 
 from sonde.core import stats
 from sonde.core.errors import Warning
@@ -221,6 +220,8 @@ def _counters(windows: dict[str, np.ndarray], table: np.ndarray) -> tuple[np.nda
     if not len(spans):
         return np.full(names, np.nan), match
     whole = float(windows["window_end"][-1] - windows["window_begin"][0])
+    from scipy import stats as sps  # heavy: only where a run is summed up
+
     by_loop = windows["window_method"] == 0
     gaps = windows["window_gaps"][by_loop]
     if by_loop.sum() >= LEAST_WINDOWS and np.ptp(gaps) > 0:
@@ -252,6 +253,8 @@ def _fast(
     if len(power) < 8 or middle <= 0:
         return flat, np.nan, np.nan, np.nan
     ratio = power / middle
+    from scipy import stats as sps
+
     tried = ratio[1:]  # the first is the taper's width away from the mean that was taken out
     p = float(min(1.0, len(tried) * sps.gamma.sf(tried.max() * len(starts), len(starts))))
     if p > P_RHYTHM:

@@ -1,0 +1,24 @@
+"""What a command need not load: scipy.stats alone takes most of a second of a processor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "sonde.io.run_trace, sonde.io.analyse, sonde.io.words, sonde.io.try_words",
+        "sonde.store.analyse, sonde.store.verdict, sonde.store.limits",
+        "sonde.bus.analyse, sonde.bus.verdict, sonde.bus.limits",
+        "sonde.noise.analyse, sonde.noise.verdict, sonde.noise.host",
+        "sonde.power.analyse, sonde.power.verdict",
+    ],
+)
+def test_a_run_and_its_verdict_load_no_scipy(modules: str) -> None:
+    told = f"import sys, {modules}; print([name for name in sys.modules if name.startswith('scipy')])"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

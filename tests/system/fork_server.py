@@ -1,0 +1,221 @@
+"""`sonde` without its start: a process that has loaded every module forks a child for each command.
+
+To load what `sonde io show` needs takes two seconds of a processor, its work a few hundredths. A child is otherwise
+what a shell would start: a session of its own, its folder, environment, arguments, standard streams and processors, no
+other descriptor. It cannot be given what is settled when Python starts (`AT_START`), and in /proc it has the server's
+command line and environment: a test that looks for the process, or is about its start or end, calls `Shell.start`.
+
+As a program it is the server; its standard input is the socket of its requests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+PROGRAM = Path(sys.executable).with_name("sonde")
+
+# Variables that Python, the loader and libraries look at before the first command, and not again.
+AT_START = ("PYTHON", "LC_", "LANG", "LD_", "HDF5_", "OMP_", "OPENBLAS_", "MALLOC_")
+REQUEST_BYTES = 1 << 17  # of one message; 200 KiB may wait in a socket
+# Programs of their own, and what looks at the user's settings when it is loaded.
+NOT_LOADED = ("sonde.power.run_job_keeper", "sonde.report.render_static")
+
+
+class Forked:
+    """A command that was started, with the part of subprocess.Popen that waits for it.
+
+    pid : of the command, which leads its session and process group
+    returncode : as Popen has it; None until `communicate` has returned
+    """
+
+    def __init__(self, out: int, err: int, status: int) -> None:
+        self.returncode: int | None = None
+        self._held = {out: b"", err: b"", status: b""}
+        self._out, self._err, self._status = out, err, status
+        while b"\n" not in self._held[status]:
+            piece = os.read(status, 64)
+            if not piece:
+                raise RuntimeError("the server that forks commands has ended")
+            self._held[status] += piece
+        self.pid = int(self._held[status].split()[0])
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What was printed, once the command has ended and nobody can print any more.
+
+        Raises subprocess.TimeoutExpired, after which it may be called again.
+        """
+        out, err = (text.decode() for text in self.communicate_bytes(timeout))
+        return out.replace("\r\n", "\n").replace("\r", "\n"), err.replace("\r\n", "\n").replace("\r", "\n")
+
+    def communicate_bytes(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """The same, as it was written."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if self.returncode is None:
+            with selectors.DefaultSelector() as waiting:
+                for file in self._held:
+                    waiting.register(file, selectors.EVENT_READ)
+                while waiting.get_map():
+                    left = None if end is None else end - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise subprocess.TimeoutExpired(str(PROGRAM), timeout or 0)
+                    for key, _ in waiting.select(left):
+                        piece = os.read(key.fd, 1 << 16)
+                        self._held[key.fd] += piece
+                        if not piece:
+                            waiting.unregister(key.fd)
+            for file in self._held:
+                os.close(file)
+            self.returncode = int(self._held[self._status].split()[1])
+        return self._held[self._out], self._held[self._err]
+
+
+def start(
+    words: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None = None
+) -> Forked | None:
+    """Starts `sonde WORDS`; None where a child cannot be what a new process would be.
+
+    stdin: through a pipe; None: /dev/null
+    """
+    ours = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
+    asked = {"words": [*words], "cwd": str(cwd), "env": dict(env), "cpus": [*os.sched_getaffinity(0)]}
+    request = json.dumps(asked).encode()
+    if {name: env[name] for name in env if name.startswith(AT_START)} != ours or len(request) > REQUEST_BYTES:
+        return None
+    pipes = [os.pipe() for _ in range(3)]
+    if stdin is None:
+        given = os.open(os.devnull, os.O_RDONLY)
+    else:
+        given, feed = os.pipe()
+        threading.Thread(target=_feed, args=(feed, stdin), daemon=True).start()
+    theirs = [given, *(write for _, write in pipes)]
+    socket.send_fds(_server(), [request], theirs)
+    for file in theirs:
+        os.close(file)
+    return Forked(*(read for read, _ in pipes))
+
+
+def _feed(pipe: int, data: bytes) -> None:
+    with os.fdopen(pipe, "wb") as file, suppress(BrokenPipeError):
+        file.write(data)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The socket of this process's server, which ends with it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Python warns of a fork beside threads, and OpenBLAS would have some.
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    actions = [
+        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+    ]
+    with theirs:
+        os.posix_spawn(
+            sys.executable, [sys.executable, "-P", __file__], env, file_actions=actions, setsid=True
+        )
+    return ours
+
+
+# ---- the server
+
+
+def load() -> None:
+    """Imports all of Sonde that can be imported here, and with it what it stands on."""
+    import sonde
+
+    for module in pkgutil.walk_packages(sonde.__path__, "sonde."):
+        if module.name not in NOT_LOADED:
+            with suppress(ImportError):  # a library that was not built or is not installed
+                importlib.import_module(module.name)
+
+
+def serve(requests: socket.socket) -> None:
+    """Forks until nobody can ask any more; returns in each child, which is then the command."""
+    running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its id, where its end is told
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    while True:
+        for file, _ in poll.poll():
+            if file in running:
+                poll.unregister(file)
+                pid, status = running.pop(file)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with suppress(BrokenPipeError):
+                    os.write(status, f"{code}\n".encode())
+                os.close(status)
+                os.close(file)
+                continue
+            message, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
+            if not message:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                requests.detach()
+                become(json.loads(message), files)
+                return
+            for given in files[:3]:
+                os.close(given)
+            os.write(files[3], f"{pid}\n".encode())
+            process = os.pidfd_open(pid)
+            running[process] = pid, files[3]
+            poll.register(process, select.POLLIN)
+
+
+def become(request: dict, files: list[int]) -> None:
+    """Makes this process what a shell would have started."""
+    os.setsid()
+    for number in range(3):
+        os.dup2(files[number], number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        old = getattr(sys, name)  # which knows of another file whether it can be positioned
+        stream = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        stream.reconfigure(line_buffering=name == "stderr" or stream.isatty())
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    os.chdir(request["cwd"])
+    os.sched_setaffinity(0, request["cpus"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    tempfile.tempdir = None
+    sys.argv = [str(PROGRAM), *request["words"]]
+
+
+def end(code: int) -> NoReturn:
+    """Ends this process as a new one would end, but for the teardown of modules, which copies all that was loaded."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).exit(code)  # runs destructors of native libraries
+    raise AssertionError("exit() returned")
+
+
+if __name__ == "__main__":
+    from sonde.cli.entry import main
+
+    load()
+    gc.collect()
+    gc.freeze()
+    serve(socket.socket(fileno=os.dup(0)))
+    end(main())
