@@ -1,8 +1,8 @@
 """What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
 
-Markers (pyproject.toml): mpi, browser, root, slow, soak; alone, which those of ALONE have. `hardware(reason)` marks what no
-set-up can bring, and may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that SONDE_TEST_MPI
-asks for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
+Markers (pyproject.toml): mpi, browser, root, slow, soak; alone, which those of ALONE have. `hardware(reason)` marks
+what no set-up can bring, and may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that
+SONDE_TEST_MPI asks for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+# Where to write how long each test took and how much of it on a processor: tests/times.py.
+pytest_plugins = ["times"] if os.environ.get("SONDE_TEST_TIMES") else []
 REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
 # What tests beside these take from the processors changes what these find.
 ALONE = (

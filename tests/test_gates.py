@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import gates
 import pytest
+
+import gates
 
 # gate: (path, text with the fault, text without)
 FAULTS = {

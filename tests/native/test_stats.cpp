@@ -163,8 +163,6 @@ TEST_CASE("epoch intervals: one epoch gives none, two to five assume one regime,
   CHECK(same.low == 3);
   CHECK(same.high == 3);
   CHECK(is_none(epoch_quantile_ci(x, alternating, 0.5, 0.95)));  // two epochs
-  CHECK(epoch_median_ci_level(2, 0.95) == 0.95);
-  CHECK(std::isnan(epoch_median_ci_level(1, 0.95)));
 }
 
 TEST_CASE("an epoch interval of a quantile beyond the samples is none") {

@@ -202,6 +202,4 @@ Interval epoch_median_ci(std::span<const double> x, std::span<const std::int32_t
   return student_of_medians(medians, level);
 }
 
-double epoch_median_ci_level(std::size_t epochs, double level) { return epochs >= 2 && is_level(level) ? level : nan; }
-
 }  // namespace sonde::stats

@@ -60,7 +60,4 @@ Interval epoch_median_ci(std::span<const double> x, std::span<const std::int32_t
 /// With too few epochs for it (fewer than 6 at 0.95): Student, as above.
 Interval epoch_median_ci(std::span<const double> medians, double level);
 
-/// The coverage that epoch_median_ci states for that many epochs: `level`, or NaN where there is no interval.
-double epoch_median_ci_level(std::size_t epochs, double level);
-
 }  // namespace sonde::stats

@@ -424,7 +424,6 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
 }
 
 void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns) {
-  replicas_ = have;
   if (orders_.empty()) return;
   Order& order = orders_.front();
   if (order.step != Step::replicates || order.version != version) return;

@@ -135,7 +135,6 @@ class Manager {
   const Ledger* ledger() const { return ledger_.get(); }
   const std::vector<NodeConfig>& nodes() const { return settings_.nodes; }
   const Counts& counts() const { return counts_; }
-  std::size_t standbys_that_have_it() const { return replicas_; }
 
  private:
   struct NodeState {
@@ -243,7 +242,6 @@ class Manager {
   std::vector<Order> complying_;
   Pending pending_;
   std::uint64_t commits_ = 0;
-  std::size_t replicas_ = 0;
   bool audit_works_ = true, soft_ = false, over_ = false;
   std::string audit_trouble_;
   Effects out_;

@@ -630,12 +630,6 @@ constexpr Named all[] = {
 
 }  // namespace
 
-std::vector<std::string> transport_checks() {
-  std::vector<std::string> names;
-  for (const Named& check : all) names.emplace_back(check.name);
-  return names;
-}
-
 std::vector<Check> check_transport(const MakeTransport& make, const TransportPlan& plan) {
   const Both both{make, plan};
   std::vector<Check> checks;

@@ -26,8 +26,6 @@ struct TransportPlan {
 /// Makes the two ends: `connect` and `accept` as Transport has them. A new Transport for each end.
 using MakeTransport = std::function<std::shared_ptr<Transport>()>;
 
-/// The names, in the order in which they run.
-std::vector<std::string> transport_checks();
 std::vector<Check> check_transport(const MakeTransport& make, const TransportPlan& plan);
 
 }  // namespace sonde::store::conformance

@@ -301,10 +301,6 @@ def _check_warnings(tree: xr.DataTree) -> Iterator[Finding]:
             )
 
 
-def _is_text(variable: xr.DataArray) -> bool:
-    return variable.dtype.kind in "OUST"
-
-
 def _check_variables(group: str, data: xr.Dataset) -> Iterator[Finding]:
     for name, variable in data.variables.items():
         where = {"group": group, "variable": str(name)}

@@ -83,12 +83,6 @@ class LinkModel:
         return self.segments[0].alpha_s
 
     @property
-    def bandwidth_b_per_s(self) -> float:
-        """1 / beta of the last segment, B/s; infinite where size costs nothing."""
-        beta = self.segments[-1].beta_s_per_b
-        return 1 / beta if beta > 0 else float("inf")
-
-    @property
     def half_size_b(self) -> float:
         """Hockney's n_1/2: the size at which half of the last segment's bandwidth is reached, B."""
         last = self.segments[-1]

@@ -70,10 +70,6 @@ class Plan:
         return {mode.name: mode.sample(self.value) for mode in self.modes}
 
     @property
-    def needs_clocks(self) -> bool:
-        return any(kind == "one_way" for kind, _ in self.samples.values())
-
-    @property
     def cells(self) -> int:
         """(src, dst, size) cells over all modes."""
         n = self.ntasks

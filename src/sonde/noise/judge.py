@@ -136,16 +136,6 @@ class TestResult:
     from_resume: bool  # the phase counts from the moment the agent was let go
     feature: int
 
-    @property
-    def ranked_by(self) -> str:
-        """The number that differed most between blocks with and without the agent, in words."""
-        threshold, what = divmod(self.feature, 3)
-        if threshold < len(_STALLS_A_SECOND):
-            kind = ("stalls", "100 ms with a stall", "time in stalls")[what]
-            return f"{kind}, of the {_STALLS_A_SECOND[threshold]:g} longest a second"
-        level = self.feature - 3 * len(_STALLS_A_SECOND)
-        return f"{100 * LEVELS[level]:g} % quantile of an iteration" if level < len(LEVELS) else "a quantile"
-
 
 @dataclass(frozen=True)
 class Look(TestResult):

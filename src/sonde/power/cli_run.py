@@ -106,7 +106,8 @@ def demo(output: Path | None, budget_s: float | None) -> Outcome:
     A workflow of four jobs runs meanwhile. Node managers, a system manager and its standby, resource manager, job
     scheduler, job manager, workflow engine, the monitor, and the MQTT bridge with mosquitto where they are there:
     real processes on a bus of their own on loopback. Nothing of this machine's hardware is touched, and all is
-    stopped in the end. --budget is the time it takes, 40 s by default.
+    stopped in the end. --budget is the time it takes, 40 s by default. The dataset goes to a new folder among the
+    temporary files, unless --output names another place.
 
     \b
     sonde power demo
@@ -116,7 +117,7 @@ def demo(output: Path | None, budget_s: float | None) -> Outcome:
     from sonde.power import run_demo, run_record
 
     length = 40.0 if budget_s is None else budget_s
-    out = run_record.output_path(output, "demo")
+    out = run_record.demo_path(output)
     gone = replaced(out)
     bar = settings().bar("power demo", length)
     measured = run_demo.run(out, ("sonde", *sys.argv[1:]), length, bar, settings().began)

@@ -13,7 +13,6 @@ from sonde.power.jobs import JOB_ID, Part, Spec
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Of the job manager's own environment, what a job has as well."""
-DEFAULT_GRACE_S = 10.0
 NOTHING_CAME = 125
 """Exit status of a launcher's other end that was told no environment."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,18 @@ def output_path(output: Path | None, cluster: str) -> Path:
             "make it, or choose another with --output",
         )
     return output if output.suffix == ".nc" else output.with_name(output.name + ".nc")
+
+
+def demo_path(output: Path | None) -> Path:
+    """Where a demonstration's dataset goes: as asked, or to a new folder of this user's among the temporary files.
+
+    Raises
+    ------
+    UsageError, EnvironmentFailure  as output_path.
+    """
+    if output is not None:
+        return output_path(output, "demo")
+    return Path(tempfile.mkdtemp(prefix="sonde-power-demo-")) / "demo.nc"
 
 
 class Recorder:

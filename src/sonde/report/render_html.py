@@ -110,29 +110,6 @@ class Drawn:
     spec: dict[str, Any]
     notes: list[str]
 
-    def plotly(self, frame: int | None = None) -> dict[str, Any]:
-        """{"data", "layout"} at one frame, in light colours; None is where the controls start."""
-        patch = self.spec["frames"][self.spec["start"] if frame is None else frame]
-        data = [_merged(t, p) for t, p in zip(self.spec["traces"], patch["traces"])]
-        return _light({"data": data, "layout": _merged(self.spec["layout"], patch.get("layout", {}))})
-
-
-def _merged(base: Any, patch: Any) -> Any:
-    if isinstance(base, Mapping) and isinstance(patch, Mapping):
-        return {**base, **{k: _merged(base.get(k), v) for k, v in patch.items()}}
-    return patch
-
-
-def _light(node: Any) -> Any:
-    """Theme tokens as the light theme has them; the page does the same with the reader's theme."""
-    if isinstance(node, dict):
-        return {k: _light(v) for k, v in node.items()}
-    if isinstance(node, list):
-        return [_light(v) for v in node]
-    if isinstance(node, str) and node.startswith("@"):
-        return "sans-serif" if node == "@font" else tokens()["light"][node[1:]]
-    return node
-
 
 @lru_cache(maxsize=1)
 def tokens() -> dict[str, dict[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from sonde.core import distribution, launch
 from sonde.core.errors import EnvironmentFailure, UsageError
-from sonde.core.launch import Placement, cpus, launcher, launcher_of, with_environment
+from sonde.core.launch import Placement, cpus, launcher, with_environment
 from sonde.core.launch import mpirun as mpirun_module
 from sonde.core.launch.cpus import Cpus
 from sonde.core.launch.local import Local
@@ -145,15 +145,6 @@ def test_auto_does_not_hide_a_wrong_mpi_home(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(mpirun_module, "candidates", lambda: [])
     with pytest.raises(EnvironmentFailure, match="MPI_HOME"):
         launcher()
-
-
-def test_launcher_of_a_users_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.core.launch.srun._plugins", lambda _: ("pmix",))
-    monkeypatch.setattr("sonde.core.launch.srun._flavour", lambda _: "openmpi")
-    monkeypatch.setattr(mpirun_module, "_at", lambda _: MPICH)
-    assert launcher_of(["srun", "-n", "4", "./a"]).name == "srun"
-    assert launcher_of(["nice", "/opt/mpich/bin/mpiexec", "-n", "4", "./a"]).name == "mpirun"
-    assert launcher_of(["./a"]).name == "local"
 
 
 # local

@@ -38,7 +38,7 @@ def test_one_line_is_recovered():
     model = models.fit(SIZES, 1.5e-6 + SIZES / 10e9)
     assert len(model.segments) == 1
     assert model.latency_zero_s == pytest.approx(1.5e-6, rel=1e-6)
-    assert model.bandwidth_b_per_s == pytest.approx(10e9, rel=1e-6)
+    assert 1 / model.segments[-1].beta_s_per_b == pytest.approx(10e9, rel=1e-6)
     assert model.half_size_b == pytest.approx(15000, rel=1e-6)
 
 
@@ -106,7 +106,7 @@ def test_loggp_takes_the_gap_for_every_byte_but_the_first():
 
 def test_size_that_costs_nothing_has_no_finite_bandwidth():
     model = models.fit(SIZES, np.full(len(SIZES), 3e-6))
-    assert model.bandwidth_b_per_s > 1e15
+    assert model.segments[-1].beta_s_per_b < 1e-15
     assert model.latency_zero_s == pytest.approx(3e-6)
 
 

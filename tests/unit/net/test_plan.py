@@ -100,11 +100,6 @@ class TestSamples:
         assert made.samples["one_to_one"] == ("recv_duration", "dst")
         assert made.samples[fixed] == modes()[fixed].sample(None)
 
-    def test_clocks_are_needed_for_one_way_only(self):
-        assert plan(value="one_way").needs_clocks
-        assert not plan().needs_clocks
-        assert not plan(value="recv_duration").needs_clocks
-
 
 class TestWords:
     def test_every_option_of_the_probe_is_told(self):

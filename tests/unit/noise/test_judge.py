@@ -94,16 +94,7 @@ def test_a_slower_loop_without_stalls_is_found_by_its_levels():
     blocks.levels[blocks.on == 1, 2] += 1
     found = judge.test(blocks, [1.0])
     assert found.p_ranked <= 0.01
-    assert found.ranked_by == "99 % quantile of an iteration"
     assert found.feature == 21 + 2
-
-
-@pytest.mark.parametrize(
-    ("feature", "words"),
-    [(0, "stalls"), (1, "100 ms with a stall"), (5, "time in stalls"), (21, "50 %"), (40, "a quantile")],
-)
-def test_features_have_names(feature, words):
-    assert judge.TestResult(1, 1, 1, 0, 0, 0, 0, False, feature).ranked_by.startswith(words)
 
 
 @pytest.mark.parametrize("kind", [0, 1])

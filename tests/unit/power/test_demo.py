@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +44,23 @@ def test_roles():
     assert roles.module_of("job-scheduler") == "sonde.power.run_job_scheduler"
     with pytest.raises(UsageError, match="nearest: monitor"):
         roles.check("moniter")
+
+
+def test_the_dataset_of_a_demo_stays_out_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("sonde._power", reason="the power stack is not built")
+    from sonde.power import run_record
+
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    path = run_record.demo_path(None)
+    assert path.suffix == ".nc"
+    assert path.parent.parent == elsewhere
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert run_record.demo_path(None) != path, "a second one does not replace the first"
+    assert run_record.demo_path(Path("asked")) == Path("asked.nc")
+    assert list(here.iterdir()) == []

@@ -68,6 +68,30 @@ def unpacked(node):
     return flat.reshape([int(n) for n in node["shape"].split(",")]) if "shape" in node else flat
 
 
+def merged(base, patch):
+    if isinstance(base, dict) and isinstance(patch, dict):
+        return {**base, **{k: merged(base.get(k), v) for k, v in patch.items()}}
+    return patch
+
+
+def light(node):
+    """Theme tokens as the light theme has them; the page does the same with the reader's theme."""
+    if isinstance(node, dict):
+        return {k: light(v) for k, v in node.items()}
+    if isinstance(node, list):
+        return [light(v) for v in node]
+    if isinstance(node, str) and node.startswith("@"):
+        return "sans-serif" if node == "@font" else render_html.tokens()["light"][node[1:]]
+    return node
+
+
+def plotly(drawn, frame=None):
+    """{"data", "layout"} at one frame, as the page hands it to plotly; None is where the controls start."""
+    patch = drawn.spec["frames"][drawn.spec["start"] if frame is None else frame]
+    data = [merged(trace, part) for trace, part in zip(drawn.spec["traces"], patch["traces"])]
+    return light({"data": data, "layout": merged(drawn.spec["layout"], patch.get("layout", {}))})
+
+
 def without_library(text):
     return text.replace(render_html._script(render_html.plotly_js())[0], "")
 
@@ -81,7 +105,7 @@ def whole():
 def test_every_kind_is_a_valid_plotly_figure_at_every_position(figure):
     drawn = render_html.draw(figure)
     for frame in range(len(drawn.spec["frames"])):
-        go.Figure(drawn.plotly(frame))  # refuses properties that plotly does not know
+        go.Figure(plotly(drawn, frame))  # refuses properties that plotly does not know
     json.dumps(drawn.spec, allow_nan=False)
 
 
@@ -124,7 +148,7 @@ def test_positions_that_single_precision_would_merge_are_kept_in_double():
 
 def test_the_slider_changes_what_is_drawn():
     drawn = render_html.draw(demo.matrix(4))
-    first, last = (unpacked(drawn.plotly(k)["data"][0]["z"]) for k in (0, len(demo.SIZES) - 1))
+    first, last = (unpacked(plotly(drawn, k)["data"][0]["z"]) for k in (0, len(demo.SIZES) - 1))
     truth = np.log10(demo.medians(4, demo.SIZES) * 1e6)
     np.testing.assert_allclose(first, truth[..., 0], rtol=1e-5)
     np.testing.assert_allclose(last, truth[..., -1], rtol=1e-5)
@@ -158,7 +182,7 @@ def series_of(n, **more):
 
 def test_several_series_have_a_panel_each_of_one_scale():
     drawn = render_html.draw(series_of(3, level=("level", [2e-6])))
-    figure = drawn.plotly()
+    figure = plotly(drawn)
     go.Figure(figure)
     axes = [figure["layout"][name] for name in ("yaxis", "yaxis2", "yaxis3")]
     ends = [axis["domain"] for axis in axes]
@@ -181,14 +205,14 @@ def test_the_colour_bar_says_from_where_to_where_at_every_position():
     drawn = render_html.draw(demo.matrix(4))
     told = []
     for k in (0, 7):
-        made = drawn.plotly(k)
+        made = plotly(drawn, k)
         ends = [10 ** made["data"][0][end] * 1e-6 for end in ("zmin", "zmax")]
         told.append(made["layout"]["title"]["text"])
         low, high = (scale.quantity(end, "s", 3) for end in ends)
         assert told[-1] == f"Median latency, RTT/2: {low} to {high}"
     assert told[1] != told[0]
     assert drawn.spec["fixed"]["layout"]["title"]["text"] not in told
-    spectrum = render_html.draw(demo.spectrogram()).plotly()["layout"]["title"]["text"]
+    spectrum = plotly(render_html.draw(demo.spectrogram()))["layout"]["title"]["text"]
     assert " to " in spectrum
 
 
@@ -197,7 +221,7 @@ def test_two_ranks_alike_are_drawn_alike_and_the_note_says_why():
     data = xr.Dataset({"value": (("row", "col"), value)})
     axis = Axis("delay", "s", log=True)
     drawn = render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"value": axis}))
-    trace = drawn.plotly()["data"][0]
+    trace = plotly(drawn)["data"][0]
     places = (unpacked(trace["z"]) - trace["zmin"]) / (trace["zmax"] - trace["zmin"])
     assert np.nanmax(places) - np.nanmin(places) < 0.02
     assert any("±5%" in note for note in drawn.notes)
@@ -206,9 +230,9 @@ def test_two_ranks_alike_are_drawn_alike_and_the_note_says_why():
 
 def test_a_ratio_goes_two_ways_from_its_centre():
     data = xr.Dataset({"value": (("row", "col"), [[np.nan, 1.4], [0.9, np.nan]])})
-    trace = render_html.draw(
-        Figure("f", "", "", Kind.MATRIX, data, {"value": Axis("ratio", centre=1.0)})
-    ).plotly()["data"][0]
+    trace = plotly(
+        render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"value": Axis("ratio", centre=1.0)}))
+    )["data"][0]
     assert (trace["zmin"] + trace["zmax"]) / 2 == pytest.approx(1)
     assert trace["zmax"] == pytest.approx(1.4)
     assert trace["colorscale"][0][1] == palette.DIVERGING[0]
@@ -281,7 +305,7 @@ def test_figures_without_a_value_are_drawn():
         ),
     ]
     for figure in made:
-        go.Figure(render_html.draw(figure).plotly())
+        go.Figure(plotly(render_html.draw(figure)))
 
 
 def test_a_report_that_cannot_be_drawn_is_refused_with_the_figures_name():
@@ -505,7 +529,7 @@ def dressed():
 
 
 def test_the_legend_says_each_kind_of_line_once():
-    data = render_html.draw(dressed()).plotly()["data"]
+    data = plotly(render_html.draw(dressed()))["data"]
     assert [t["name"] for t in data if t["showlegend"]] == ["a", "b", "fit", "beyond"]
     colours = [t["line"]["color"] if "line" in t else t["marker"]["color"] for t in data[:5]]
     assert colours[0] == colours[1] == colours[2] != colours[3] == colours[4]
@@ -519,7 +543,7 @@ def test_a_key_whose_lines_have_one_colour_has_it_too():
         | {"tone": ("series", [0, 1, 1]), "key": ("series", ["joined", "raw: alone", "raw-ofi: alone"])}
     )
     figure = Figure("f", "t", "c", Kind.SCATTER, data, {"x": Axis("x", "B"), "y": Axis("y", "s")})
-    drawn, legend = np.split(np.array(render_html.draw(figure).plotly()["data"]), 2)
+    drawn, legend = np.split(np.array(plotly(render_html.draw(figure))["data"]), 2)
     assert [t["line"]["color"] for t in legend] == [t["line"]["color"] for t in drawn]
     assert len({t["line"]["color"] for t in legend}) == 3
     assert [t["name"] for t in legend] == ["joined", "raw: alone", "raw-ofi: alone"]
@@ -565,7 +589,7 @@ def shaded() -> Figure:
 
 
 def test_shaded_ground_lies_behind_everything_and_the_legend_names_it():
-    drawn = render_html.draw(shaded()).plotly()
+    drawn = plotly(render_html.draw(shaded()))
     (shape,) = drawn["layout"]["shapes"]
     assert (shape["type"], shape["x0"], shape["x1"], shape["layer"]) == ("rect", 1.0, 1.5, "below")
     assert shape["fillcolor"] == render_html.tokens()["light"]["band"]
@@ -583,7 +607,7 @@ def test_a_number_is_not_parted_from_its_unit():
 
 def test_an_icicle_hands_on_what_is_in_each_node_itself_and_its_colours():
     drawn = render_html.draw(demo.icicle())
-    (trace,) = drawn.plotly()["data"]
+    (trace,) = plotly(drawn)["data"]
     assert trace["labels"] == ["all calls", "write", "pwrite", "read", "fsync"]
     assert trace["parents"] == ["", "0", "1", "0", "1"]
     np.testing.assert_allclose(unpacked(trace["values"]), [0, 0.125, 0.5, 0.25, 0.125])  # sums are plotly's
@@ -594,7 +618,7 @@ def test_an_icicle_hands_on_what_is_in_each_node_itself_and_its_colours():
 
 
 def test_the_tip_of_a_node_tells_what_is_known_of_it_and_no_more():
-    (trace,) = render_html.draw(demo.icicle()).plotly()["data"]
+    (trace,) = plotly(render_html.draw(demo.icicle()))["data"]
     told = [tip.replace("\u00a0", " ").replace("\u2009", "") for tip in trace["customdata"]]
     assert told[2] == "<b>pwrite</b><br>Time 500 ms<br>Calls 2<br>Bytes 8 KiB"
     assert told[4] == "<b>fsync</b><br>Time 125 ms"
@@ -615,7 +639,7 @@ def test_a_deep_icicle_says_how_much_of_it_is_shown_at_once():
 def test_names_of_nodes_and_parts_are_no_markup():
     figure = demo.icicle()
     data = figure.data.assign(label=("node", ["<b>x</b>", "@ink", "c", "d", "e"]))
-    (trace,) = render_html.draw(Figure("f", "", "", Kind.ICICLE, data)).plotly()["data"]
+    (trace,) = plotly(render_html.draw(Figure("f", "", "", Kind.ICICLE, data)))["data"]
     assert trace["labels"][0] == "&lt;b&gt;x&lt;/b&gt;"
     assert "&#64;ink" in trace["labels"]
     assert "<b>x" not in trace["customdata"][0]
@@ -638,7 +662,7 @@ def test_every_fill_has_ink_to_be_read_on_it():
 
 def test_areas_stand_upon_each_other_and_hold_until_the_next():
     drawn = render_html.draw(demo.areas())
-    figure = drawn.plotly(1)
+    figure = plotly(drawn, 1)
     truth = demo.areas().data
     assert [t["stackgroup"] for t in figure["data"]] == ["all", "all"]
     assert {t["line"]["shape"] for t in figure["data"]} == {"hv"}
@@ -652,7 +676,7 @@ def test_areas_stand_upon_each_other_and_hold_until_the_next():
 
 
 def test_bars_of_a_stack_are_named_and_stand_upon_each_other():
-    figure = render_html.draw(demo.columns()).plotly()
+    figure = plotly(render_html.draw(demo.columns()))
     assert figure["layout"]["barmode"] == "stack"
     assert figure["layout"]["xaxis"]["ticktext"] == ["0", "1", "2", "3"]
     np.testing.assert_allclose(unpacked(figure["data"][0]["y"]), [1, 2, 3, 4], rtol=1e-6)
@@ -666,7 +690,7 @@ def test_bars_with_long_names_lie_and_keep_all_their_names():
         "ompio, cb_nodes=1, cb_buffer_size=4194304",
     ]
     made = demo.columns()
-    figure = render_html.draw(replace(made, data=made.data.assign_coords(x=names))).plotly()
+    figure = plotly(render_html.draw(replace(made, data=made.data.assign_coords(x=names))))
     assert figure["layout"]["barmode"] == "stack"
     assert figure["layout"]["yaxis"]["ticktext"] == [
         "romio321", "romio321,<br>romio_cb_write=disable", "ompio",
@@ -685,7 +709,7 @@ def test_parts_of_no_common_sum_have_panels_whose_headings_follow_the_slider():
             (["library: 4", "system: 4"], ["1 read", "3 reads"]),
         ]
     ):
-        figure = drawn.plotly(frame)
+        figure = plotly(drawn, frame)
         assert [a["text"] for a in figure["layout"]["annotations"]] == [f"<b>{text}</b>" for text in headings]
         assert figure["data"][1]["hovertext"] == last
     assert [t.get("yaxis", "y") for t in figure["data"]] == ["y", "y2"]

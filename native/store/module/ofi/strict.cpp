@@ -31,16 +31,11 @@ struct Enrolled {
 std::mutex table_mutex;
 std::map<std::uint64_t, Enrolled> table;
 std::uint64_t last_handle = 0;
-std::vector<std::string> complaints;
 
 constexpr std::uint64_t key_mask = 0x5a5a'a5a5'0000'0000;  ///< keys of the provider's choice: no caller can guess them
 constexpr unsigned char pattern = 0xc7;
 
-/// Under table_mutex.
-void complain(const std::string& what) {
-  complaints.push_back(what);
-  std::fprintf(stderr, "strict fabric: %s\n", what.c_str());
-}
+void complain(const std::string& what) { std::fprintf(stderr, "strict fabric: %s\n", what.c_str()); }
 
 class StrictPort final : public Port {
  public:
@@ -329,11 +324,6 @@ class StrictPort final : public Port {
 
 std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options) {
   return std::make_unique<StrictPort>(std::move(below), options.lie);
-}
-
-std::vector<std::string> strict_complaints() {
-  const std::lock_guard lock(table_mutex);
-  return complaints;
 }
 
 }  // namespace sonde::store::ofi

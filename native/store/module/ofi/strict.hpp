@@ -16,7 +16,4 @@ namespace sonde::store::ofi {
 
 std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options);
 
-/// Complaints so far, of all strict Ports of this process; what a test looks at.
-std::vector<std::string> strict_complaints();
-
 }  // namespace sonde::store::ofi

@@ -138,15 +138,3 @@ def built_flavours() -> tuple[str, ...]:
 def with_environment(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """`argv` run through env(1), which is how a plain command gets variables on a line that can be pasted."""
     return ["env", *(f"{name}={value}" for name, value in env.items()), *argv] if env else list(argv)
-
-
-def launcher_of(user_command: Sequence[str]) -> Launcher:
-    """The launcher whose `inject` understands the user's own command: by the first word that starts ranks."""
-    from sonde.core.launch.mpirun import COMMANDS
-
-    for word in user_command:
-        if Path(word).name == "srun":
-            return launcher("srun")
-        if Path(word).name in COMMANDS:
-            return launcher("mpirun", mpi=shutil.which(word))
-    return launcher("local")
