@@ -436,7 +436,7 @@ class Queue:
                     shared.setdefault(part.node, []).append(one)
         for node, those in shared.items():
             demands = [one.wants_w for one in those]
-            out[f"on:{node}"[:64]] = Share(
+            out[name_of_node(node)] = Share(
                 (node,),
                 those[0].spec.user if len({one.spec.user for one in those}) == 1 else "",
                 math.fsum(one.spec.guaranteed_w for one in those),
@@ -463,6 +463,11 @@ class Queue:
 
     def _stop(self, one: Entry, why: str, reason: str) -> Entry:
         return self._become(replace(one, stop=why), STOPPING, reason)
+
+
+def name_of_node(node: str) -> str:
+    """What the share of a node that several jobs may use is called at the system manager, which has names of jobs."""
+    return f"on:{node}"[:64]
 
 
 def _short(reason: str) -> str:

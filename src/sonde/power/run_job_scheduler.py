@@ -25,7 +25,7 @@ from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
-from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
+from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use, name_of_node
 from sonde.power.resources import Held, Resources
 from sonde.power.run_events import line, notify, until_told
 from sonde.power.run_jobs_bus import call
@@ -166,6 +166,7 @@ class Scheduler:
         self.queue.set_back(time.time_ns())
         self._empty = empty(stack)
         self._cores = {node.name: node.cores for node in stack.nodes}
+        self._names_of_nodes = {name_of_node(node.name) for node in stack.nodes}
         self._budget = Budget(NAN)
         self._observes = False
         self._usable: set[str] = set()
@@ -178,6 +179,7 @@ class Scheduler:
         self._not_started: dict[str, NotStarted] = {}
         self._taken_s = -math.inf  # when the job manager took a start
         self._managed: set[str] | None = None  # nodes that the system manager has; None: not known
+        self._guaranteed: set[str] = set()  # names of shares that the system manager has
         self._shares: dict[str, tuple[Share | None, float]] = {}  # as it was answered; None: not known
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
@@ -465,6 +467,8 @@ class Scheduler:
             self._shares.clear()  # who took over was told nothing yet
         self._observes = cluster["state"] == "observing"
         self._managed = {str(node["node"]) for node in told["nodes"]}
+        # One that observes takes no end either.
+        self._guaranteed = set() if self._observes else {str(node["job"]) for node in told["nodes"]} - {""}
         self._usable = {str(node["node"]) for node in told["nodes"] if node["heard"]}
         # One that draws more than it is lent, or is not heard, counts at what it may be at.
         self._at_least = {
@@ -701,9 +705,18 @@ class Scheduler:
         self._shares[name] = share, time.monotonic()
 
     def _end_shares(self) -> None:
-        """Jobs that are over have no guarantee any more."""
+        """Jobs that are over have no guarantee any more. What the system manager knows counts, and not what this
+        process remembers to have told it: a scheduler before this one, or a manager before that one, may have been
+        killed between a job's end and its END_JOB.
+        """
         wanted = self._wanted()
-        for name in [name for name in self._shares if name not in wanted]:
+        with self.mutex:
+            own = {
+                name
+                for name in self._guaranteed
+                if name in self.queue.entries or name in self._names_of_nodes
+            }
+        for name in sorted((own | self._shares.keys()) - wanted.keys()):
             self._shares[name] = None, -math.inf
             try:
                 self._others.system("SystemPowerManager_set", {"order": "END_JOB", "job": name})
@@ -712,6 +725,7 @@ class Scheduler:
             except SondeError:
                 return
             del self._shares[name]
+            self._guaranteed.discard(name)
 
     def _say_shares(self, now_s: float) -> None:
         """What changed of running jobs, and what is to be said again."""

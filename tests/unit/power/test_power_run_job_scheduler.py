@@ -124,6 +124,7 @@ class World:
         self.budget_w, self.shed_until = BUDGET_W, 0.0
         self.silent: set[str] = set()
         self.observes = False
+        self.epoch = 1
         self.runs: dict[str, Run] = {}
         self.held: dict[str, tuple[Spec, Any, float]] = {}  # spec, parts, ends
         self.begun: dict[str, int] = {}
@@ -247,7 +248,7 @@ class World:
                     "shed_left_s": self.shed_until - self.clock.now_s if shed else 0.0,
                     "committed_w": 600.0,
                     "manager": "m",
-                    "epoch": 1,
+                    "epoch": self.epoch,
                     "state": "observing" if self.observes else "active",
                 },
                 "nodes": [
@@ -256,6 +257,9 @@ class World:
                         "heard": node.name not in self.silent,
                         "trouble": "",
                         "committed_w": SAFE_W,
+                        "job": next(
+                            (job for job, one in self.guaranteed.items() if node.name in one["nodes"]), ""
+                        ),
                     }
                     for node in self.stack.nodes
                     if node.name in self.managed
@@ -451,6 +455,64 @@ def test_a_guarantee_whose_answer_was_lost_is_said_again(world):
     submit(world, "c", hosts=("n0",), cores=1, guaranteed_w=50.0)
     until(world, lambda: "c" in world.begun, 3)
     assert world.guaranteed["on:n0"]["guaranteed_w"] == 130
+
+
+@pytest.mark.parametrize("cores", [0, 1])
+def test_a_guarantee_ends_with_its_job_though_the_scheduler_is_killed_before_it_says_so(world, cores):
+    submit(world, "a", hosts=("n0",), cores=cores, guaranteed_w=150.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    assert list(world.guaranteed) == ["on:n0" if cores else "a"]
+    world._end("a")
+    world.kill()  # while it was down the job ended: this one never told the system manager of it
+    world.scheduler.turn()
+    assert state(world, "a") in OVER
+    assert not world.guaranteed
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_guarantee_ends_with_its_job_though_its_end_is_lost_and_the_scheduler_then_killed(world, lost):
+    submit(world, "a", guaranteed_w=150.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    world._end("a")
+    system = world.system
+
+    def lossy(service: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("order") == "END_JOB":
+            if lost == "answer":
+                system(service, body)
+            raise EnvironmentFailure("power.no_answer", f"the {lost} was lost")
+        return system(service, body)
+
+    world.system = lossy  # type: ignore[method-assign]
+    world.scheduler.turn()
+    assert state(world, "a") in OVER
+    assert not world.runs
+    world.system = system  # type: ignore[method-assign]
+    world.kill()
+    world.scheduler.turn()
+    assert not world.guaranteed
+
+
+def test_a_guarantee_ends_with_its_job_though_its_manager_leads_anew_at_that_moment(world):
+    """One that stood back and leads again has what it was told before, under another epoch."""
+    submit(world, "a", guaranteed_w=150.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    world._end("a")
+    world.epoch += 1
+    world.scheduler.turn()
+    assert state(world, "a") in OVER
+    assert not world.guaranteed
+
+
+def test_what_others_told_the_system_manager_of_their_jobs_stays(world):
+    for job, node in (("slurm-17", "n5"), ("on:elsewhere", "n4")):
+        body = {"order": "SET_JOB", "job": job, "nodes": [node], "guaranteed_w": 150.0}
+        world.system("SystemPowerManager_set", body)
+    submit(world, "a", hosts=("n0",))
+    until(world, lambda: state(world, "a") in OVER)
+    world.kill()
+    world.step()
+    assert set(world.guaranteed) == {"slurm-17", "on:elsewhere"}
 
 
 def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
@@ -732,6 +794,9 @@ def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monke
             world.shed_until = world.clock.now_s + world.chance.uniform(5, 60)
         if wild:
             world.silent = {"n5"} if world.chance.random() < 0.1 else set()
+            world.epoch += step % 20 == 0  # a manager that leads anew
+            if step % 60 == 0:
+                world.guaranteed.clear()  # another one, which was told nothing
         if wild and world.chance.random() < 0.4 and len(sent) < 120:
             spec = Spec(
                 f"j{len(sent)}",
@@ -766,6 +831,7 @@ def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monke
             1 if state(world, job) in ("ended", "failed") else world.begun.get(job, 0)
         )
     assert not world.held
+    assert not world.guaranteed
     assert not world.resources.told({})["allocations"]
     assert world.kills > 10
     assert world.lost > 50
