@@ -697,7 +697,7 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
     for (const auto& st : states_)
       if (st.job) has[st.job - 1] = true;
     for (std::size_t j = 0; j < jobs_.size(); ++j)
-      if (!has[j]) jobs_[j].ends_ns = 0;
+      if (jobs_[j].ends_ns && !has[j]) end_job(j, "another job has its nodes");
   }
   if (is_new || !nodes.empty()) {
     Line l = line("SET_JOB");

@@ -660,6 +660,7 @@ TEST_CASE("jobs: what is guaranteed, wanted and weighed reaches the policy, per 
   end.order = SystemOrder::END_JOB, end.job = "a";
   const auto gone = world.order(0, end);
   CHECK(world.answer(gone)->code == ReplyCode::not_found);
+  CHECK(world.audited(0, "\"job\":\"a\",\"why\":\"another job has its nodes\"") == 1);
   end.job = "b";
   world.run_for(5);
   CHECK(world.nodes[2].hardware_w > world.nodes[0].hardware_w);
