@@ -181,9 +181,10 @@ def _follow(bus: Any, called: str, state: dict[str, Any]) -> dict[str, Any]:
 
     from sonde.core.errors import EnvironmentFailure
     from sonde.power import run_workflow_bus
+    from sonde.power.course import GOING
 
     heard = time.monotonic()
-    while state["state"] == "running":
+    while state["state"] in GOING:
         time.sleep(LOOK_S)
         try:
             (state,) = run_workflow_bus.ask(bus, run_workflow_bus.GET, {"ask": "GET_WORKFLOW", "run": called})
@@ -284,8 +285,10 @@ def _outcome(verb: str, state: dict[str, Any]) -> Outcome:
     ]
     well = sum(job["state"] == "ended" for job in jobs)
     of_energy = f", {joules(energy)}" if energy is not None else ""
+    so_far = f"{state['over']} of {state['total']} jobs are over{of_energy}"
     verdict = {
-        "running": f"{state['run']} runs: {state['over']} of {state['total']} jobs are over{of_energy}",
+        "running": f"{state['run']} runs: {so_far}",
+        "cancelling": f"{state['run']} is being cancelled: {so_far}",
         "ended": f"{state['run']} ended well: {state['total']} jobs{of_energy}",
         "failed": f"{state['run']} failed: {well} of {state['total']} jobs ended well{of_energy}",
         "cancelled": f"{state['run']} was cancelled: {well} of {state['total']} jobs ended well{of_energy}",

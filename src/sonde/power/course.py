@@ -23,6 +23,9 @@ from sonde.power.telemetry import NAN, known
 from sonde.power.workflow import CONTINUE, Step, Workflow
 
 WAITING, SUBMITTING, ACCEPTED = "waiting", "submitting", "accepted"
+RUNNING, CANCELLING = "running", "cancelling"
+GOING = (RUNNING, CANCELLING)
+"""States of a course that is not over."""
 ENDED, FAILED, CANCELLED, LOST, SKIPPED = "ended", "failed", "cancelled", "lost", "skipped"
 OVER = (ENDED, FAILED, CANCELLED, LOST, SKIPPED)
 RUNNING_STATES = (SUBMITTING, ACCEPTED)
@@ -178,9 +181,10 @@ class Course:
 
     @property
     def state(self) -> str:
-        """running; ended: all of it well; failed; cancelled."""
+        """running; cancelling: cancelled, and some of its jobs are not over yet; ended: all of it well; failed;
+        cancelled."""
         if not self.over:
-            return "running"
+            return CANCELLING if self.cancelled else RUNNING
         if self.cancelled:
             return CANCELLED
         return ENDED if all(status.state == ENDED for status in self.of.values()) else FAILED

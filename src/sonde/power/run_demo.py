@@ -22,11 +22,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
 from sonde.power import demo, run_bus, run_state, run_workflow_bus
 from sonde.power.config import Stack
+from sonde.power.course import GOING, RUNNING
 from sonde.power.run_record import Recorder, Request, measure
 from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
 
@@ -282,12 +283,16 @@ class Show:
                 (state,) = ask(run_workflow_bus.GET, question)
                 well = sum(job["state"] == "ended" for job in state["jobs"])
                 recorder.event(demo.WORKFLOW, f"{well} of {state['total']} jobs ended")
-                if state["state"] == "running":
-                    ask(
-                        run_workflow_bus.SET,
-                        {"order": "CANCEL_WORKFLOW", **mine, "reason": "the demo is over"},
-                    )
-                while state["state"] == "running" and time.monotonic() < end:
+                if state["state"] == RUNNING:
+                    try:
+                        ask(
+                            run_workflow_bus.SET,
+                            {"order": "CANCEL_WORKFLOW", **mine, "reason": "the demo is over"},
+                        )
+                    except UsageError as no:
+                        if no.code != "power.workflow_over":  # its last job ended meanwhile
+                            raise
+                while state["state"] in GOING and time.monotonic() < end:
                     time.sleep(0.2)
                     (state,) = ask(run_workflow_bus.GET, question)
 

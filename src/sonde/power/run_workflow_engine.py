@@ -327,6 +327,10 @@ class Engine:
             )
         if one.course.over:
             raise run_workflow_bus.refused("workflow_over", f"'{one.run}' is over: {one.course.state}")
+        if one.course.cancelled:  # the same answer whether its jobs have ended by now or not
+            raise run_workflow_bus.refused(
+                "workflow_over", f"'{one.run}' is being cancelled already: {one.course.cancelled}"
+            )
         one.conductor.cancel(f"cancelled by {user}" + (f": {body['reason']}" if body["reason"] else ""))
         return one
 

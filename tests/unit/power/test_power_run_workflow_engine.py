@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
+from sonde.bus.errors import Refused
 from sonde.core.errors import UsageError
 from sonde.power import run_workflow_engine
 from sonde.power.config import Users
@@ -120,6 +121,33 @@ def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path
     assert scheduler.answered
     states = [job["state"] for job in told[0]["workflows"][0]["jobs"]]
     assert (states.count("accepted"), states.count("submitting"), states.count("waiting")) == (4, 1, 195)
+
+
+def test_a_run_that_is_cancelled_says_so_and_is_not_cancelled_again_before_and_after_its_jobs_are_over(
+    tmp_path: Path, no_hurry: None
+):
+    engine = Engine(str(tmp_path))
+    begun(engine, "w")
+    scheduler = Taking()
+    engine.ask = scheduler  # type: ignore[method-assign]
+    engine.look()
+    order = {"order": "CANCEL_WORKFLOW", "run": "w", "user": "ada", "reason": "enough"}
+
+    def refused_again(why: str) -> None:
+        with pytest.raises(Refused) as no:
+            engine.order(order)
+        assert (no.value.code, no.value.what) == ("power.workflow_over", f"'w' is {why}")
+
+    assert engine.order(order)["workflows"][0]["state"] == "cancelling"
+    refused_again("being cancelled already: cancelled by ada: enough")
+    engine.look()
+    assert list(scheduler.jobs.values()) == ["cancelling"]  # its job is told, and not over yet
+    assert engine.told({"run": "w"})["workflows"][0]["state"] == "cancelling"
+    refused_again("being cancelled already: cancelled by ada: enough")
+    engine.ask = a_scheduler_without_jobs.__get__(engine)  # type: ignore[method-assign]
+    engine.look()
+    assert engine.told({"run": "w"})["workflows"][0]["state"] == "cancelled"
+    refused_again("over: cancelled")
 
 
 def test_a_cancel_while_a_large_workflow_is_handed_in_comes_before_the_rest(tmp_path: Path, no_hurry: None):
