@@ -2,11 +2,12 @@
 
     python redfish_service.py FOLDER --schema old|new|controls [--load W]
         [--manner anything|slow|nonsense|stale|deaf|headstrong]
-        [--exception HardPowerOff] [--lag S] [--unset] [--chassis N] [--delay S]
+        [--exception HardPowerOff] [--lag S] [--unset] [--chassis N] [--delay S] [--delay-back S]
 
 FOLDER has cert.pem and key.pem. The first line of standard output is the port; ends when standard input ends.
 `headstrong` keeps its LimitException. For `--lag` after a change it shows what was before; `--unset`: no limit is kept;
-`--chassis`: so many with power; each answer takes `--delay`. Paths that were asked for are in FOLDER/asked.
+`--chassis`: so many with power; each answer takes `--delay`, and `--delay-back` from the first change on that takes a
+limit away. Paths that were asked for are in FOLDER/asked, those of slow answers in FOLDER/delayed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
     lock = threading.Lock()
     stale = 0
     chassis = 1
-    delay = 0.0
+    delay = delay_back = 0.0
 
     def log_message(self, *words: Any) -> None:
         pass
@@ -93,7 +94,10 @@ class Handler(BaseHTTPRequestHandler):
     def welcome(self) -> bool:
         if self.manner == "slow":
             time.sleep(5)
-        time.sleep(self.delay)
+        if self.delay:
+            with (self.folder / "delayed").open("a") as log:
+                log.write(self.path + "\n")
+            time.sleep(self.delay)
         expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         if self.headers.get("Authorization") == expected or self.path == "/redfish/v1/":
             return True
@@ -203,6 +207,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length) or "{}")
+        if self.delay_back and "null" in json.dumps(body):
+            Handler.delay = self.delay_back
         if not self.welcome():
             return
         m = self.machine
@@ -266,10 +272,11 @@ def main() -> None:
     parser.add_argument("--unset", action="store_true")
     parser.add_argument("--chassis", type=int, default=1)
     parser.add_argument("--delay", type=float, default=0)
+    parser.add_argument("--delay-back", type=float, default=0)
     given = parser.parse_args()
     Handler.machine = Machine(given.load)
     Handler.machine.exception, Handler.machine.lag = given.exception, given.lag
-    Handler.chassis, Handler.delay = given.chassis, given.delay
+    Handler.chassis, Handler.delay, Handler.delay_back = given.chassis, given.delay, given.delay_back
     Handler.schema, Handler.manner, Handler.folder = given.schema, given.manner, given.folder
     if given.schema == "new":
         Handler.machine.cap, Handler.machine.mode = 500, "Disabled"
