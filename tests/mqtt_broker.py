@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import urllib.request
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -183,10 +184,12 @@ class Bridge:
     ) -> None:
         self.site, self.name = site, name
         self.config = site.folder / f"{name}.toml"
+        self.port = 0 if "metrics =" in lines else free_port()
+        metrics = f'metrics = "127.0.0.1:{self.port}"\n' if self.port else ""
         self.config.write_text(
             f'cluster = "{site.cluster}"\n[bus]\nprofile = "bus.xml"\n[budget]\npower_limit = "1kW"\n'
             f'[[nodes]]\nhosts = "n[1-4]"\nmin = 50\nmax = 300\nsafe = 60\n{more}\n'
-            f'[mqtt-bridge]\nname = "{name}"\nbroker = "{broker}"\nstate = "state"\n{lines}\n'
+            f'[mqtt-bridge]\nname = "{name}"\nbroker = "{broker}"\nstate = "state"\n{metrics}{lines}\n'
         )
         self.start(wait)
 
@@ -209,6 +212,17 @@ class Bridge:
         assert process.stdout
         for line in process.stdout:
             self.events.append(json.loads(line))
+
+    def counted(self) -> dict[str, int]:
+        """What it has counted up to now, by the names of its metrics without prefix and _total."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
+            lines = [
+                line.split()
+                for line in answer.read().decode().splitlines()
+                if line[0] != "#" and "{" not in line
+            ]
+        prefix, total = "sonde_power_bridge_", "_total"
+        return {name.removeprefix(prefix).removesuffix(total): int(n) for name, n in lines}
 
     def told(self, event: str) -> list[dict[str, Any]]:
         return [one for one in list(self.events) if one["event"] == event]
