@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SONDE = Path(sys.executable).with_name("sonde")
-SLOW = "0:3:0.0002,3:0:0.0002"  # both directions, since half a round trip is one road
+SLOW = "0:3:0.005,3:0:0.005"  # both directions, since half a round trip is one road
 
 pytestmark = pytest.mark.mpi
 
@@ -24,7 +24,7 @@ def sonde(*words: str, cwd: Path) -> dict:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("retest")
-    words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:1500", "--seed", "3"]
+    words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:300", "--seed", "3"]
     sonde(*words, "--inject-slow", SLOW, "-o", "first.nc", cwd=folder)
     return folder / "first.nc"
 
