@@ -1,4 +1,7 @@
-"""Noise runs that nobody measured: /raw as `sonde.noise.blocks` lays it out, with a known agent in known stalls."""
+"""Noise runs that nobody measured: /raw as `sonde.noise.blocks` lays it out, with a known agent in known stalls.
+
+And what a run that was measured says of itself.
+"""
 
 from __future__ import annotations
 
@@ -147,6 +150,13 @@ def run(
         if name in raw:
             raw[name].attrs = what.attrs()
     return raw
+
+
+def ran_out_of_time(told: dict[str, Any]) -> bool:
+    """Whether a run that was measured says, as it may on a busy machine, that its budget ended before a look."""
+    codes = {warning["code"] for warning in told["warnings"]}
+    reasons = {each["stop_reason"] for each in told.get("datasets", [told])}
+    return reasons == {"budget"} and "noise.no_whole_segment" in codes
 
 
 STALL_NAMES = ("stall_t", "stall_length", "stall_delay", "stall_gap")

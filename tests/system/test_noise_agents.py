@@ -21,7 +21,7 @@ from typing import Any
 
 import powercap_machine
 import pytest
-from sonde_shell import Shell
+from sonde_shell import Shell, Typed
 
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.remains import segments
@@ -453,16 +453,16 @@ def test_an_agent_that_spawns_all_the_time_is_paused_wholly(scratch: Path) -> No
 # sonde noise agents
 
 
-def test_the_list_says_what_is_here(sonde: Shell) -> None:
-    listed = sonde("noise", "agents", "--json").expect(0).json["agents"]
+def test_the_list_says_what_is_here(typed: Typed) -> None:
+    listed = typed("noise", "agents", "--json").expect(0).json["agents"]
     by_name = {agent["name"]: agent for agent in listed}
     assert set(REAL) <= set(by_name)
     for name in REAL:
         assert by_name[name]["here"] is (not run_agents.missing(find_recipe(name)))
 
 
-def test_a_recipe_is_shown_with_its_script(sonde: Shell) -> None:
-    shown = sonde("noise", "agents", "collectd", "--period", "2s", "--json").expect(0).json
+def test_a_recipe_is_shown_with_its_script(typed: Typed) -> None:
+    shown = typed("noise", "agents", "collectd", "--period", "2s", "--json").expect(0).json
     assert "Interval 2\\n" in shown["script"]
     assert shown["asked_period_s"] == 2
 
@@ -498,7 +498,7 @@ def test_a_trial_that_is_interrupted_or_killed_leaves_nothing(
     assert sonde.left() == []
 
 
-def test_bad_input_is_told_with_what_to_type(sonde: Shell) -> None:
-    assert "nearest: pcp" in sonde("noise", "agents", "pcpd").expect(2).said
-    assert "sonde noise agents collectd --try" in sonde("noise", "agents", "--try").expect(2).said
-    assert "10 ms to 1 h" in sonde("noise", "agents", "pcp", "--period", "1ms").expect(2).said
+def test_bad_input_is_told_with_what_to_type(typed: Typed) -> None:
+    assert "nearest: pcp" in typed("noise", "agents", "pcpd").expect(2).said
+    assert "sonde noise agents collectd --try" in typed("noise", "agents", "--try").expect(2).said
+    assert "10 ms to 1 h" in typed("noise", "agents", "pcp", "--period", "1ms").expect(2).said

@@ -23,7 +23,7 @@ def windows(path) -> int:
         return 0
 
 
-def test_both_methods_on_all_cores(sonde):
+def test_both_methods_on_all_cores(sonde, typed):
     ran = sonde("noise", "host", "--budget", "3s", "--method", "both", "-o", "a.nc", "--json").expect(0)
     allowed = sorted(os.sched_getaffinity(0))
     assert [core["cpu"] for core in ran.json["cores"]] == allowed
@@ -51,7 +51,7 @@ def test_both_methods_on_all_cores(sonde):
         assert 0 <= float(summary["share"][row]) < 1
         assert float(summary["fwq_least"][row]) > 0
         assert (raw["counters"].values[row, :w] >= 0).all()
-    sonde("data", "validate", "a.nc").expect(0)
+    typed("data", "validate", "a.nc").expect(0)
     assert sonde.left() == []
     assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
 
@@ -80,22 +80,22 @@ def test_ctrl_c_saves(sonde):
     assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
 
 
-def test_killed_it_is_recovered(sonde):
+def test_killed_it_is_recovered(sonde, typed):
     process = sonde.start("noise", "host", "--budget", "5min", "-o", "a.nc")
     cpu = min(os.sched_getaffinity(0))
     assert wait_for(lambda: windows(sonde.cwd / "a.run" / f"window-{cpu:05d}.blk") > 0)
     process.kill()
     process.communicate()
     assert sonde.left() == []
-    sonde("data", "recover", "a.run", "-o", "a.nc").expect(4)
+    typed("data", "recover", "a.run", "-o", "a.nc").expect(4)
     with library.open(sonde.cwd / "a.nc") as tree:
         assert float(tree["summary"]["observed"][0]) > 0
 
 
-def test_dry_run_does_nothing(sonde):
-    ran = sonde("noise", "host", "--dry-run", "--json").expect(0)
+def test_dry_run_does_nothing(typed):
+    ran = typed("noise", "host", "--dry-run", "--json").expect(0)
     assert "sonde-detour" in ran.json["commands"][0][0]
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ def test_dry_run_does_nothing(sonde):
         (("--budget", "0s"), ("--budget",)),
     ],
 )
-def test_nonsense_is_told_and_nothing_is_started(sonde, words, parts):
-    ran = sonde("noise", "host", "-o", "a.nc", *words).expect(2)
+def test_nonsense_is_told_and_nothing_is_started(typed, words, parts):
+    ran = typed("noise", "host", "-o", "a.nc", *words).expect(2)
     for part in parts:
         assert part in ran.said
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
-def test_a_core_that_affinity_forbids_is_refused(sonde):
+def test_a_core_that_affinity_forbids_is_refused(typed):
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         pytest.skip("one core only")
     try:
         os.sched_setaffinity(0, {allowed[0]})  # inherited by what is started
-        ran = sonde("noise", "host", "--cpus", allowed[1], "-o", "a.nc").expect(2)
+        ran = typed("noise", "host", "--cpus", allowed[1], "-o", "a.nc").expect(2)
     finally:
         os.sched_setaffinity(0, allowed)
     assert f"CPU {allowed[1]} cannot be used; this process may use: {allowed[0]}" in ran.said

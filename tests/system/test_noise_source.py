@@ -199,7 +199,7 @@ def running(pid: int) -> bool:
 
 
 class TestCommand:
-    def test_measures_and_saves(self, sonde):
+    def test_measures_and_saves(self, sonde, typed):
         ran = sonde(
             "noise", "source", "--level", "2%", "--period", "50ms", "--duration", "1s", "-o", "a.nc", "--json"
         ).expect(0)
@@ -215,7 +215,7 @@ class TestCommand:
             assert n == told["bursts"]
             whole = raw["truncated"].values[0, :n] == 0
             assert (raw["cpu"].values[0, :n][whole] >= 0.02 * 0.05).all()
-        sonde("data", "validate", "a.nc").expect(0)
+        typed("data", "validate", "a.nc").expect(0)
         assert sonde.left() == []
         assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
 
@@ -228,12 +228,12 @@ class TestCommand:
         assert ran.json["sources"][0]["host"] == here
         assert 0 <= ran.json["sources"][0]["phase"] < 0.05
 
-    def test_another_host_needs_a_launcher(self, sonde):
-        ran = sonde(
+    def test_another_host_needs_a_launcher(self, typed):
+        ran = typed(
             "noise", "source", "--level", "1%", "--launcher", "local", "--hosts", "elsewhere", "-o", "a.nc"
         ).expect(2)
         assert "elsewhere" in ran.said
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
     def test_ctrl_c_saves(self, sonde):
         process = sonde.start("noise", "source", "--level", "2%", "--period", "50ms", "-o", "a.nc", "--json")
@@ -245,21 +245,21 @@ class TestCommand:
         assert sonde.left() == []
         assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
 
-    def test_killed_it_is_recovered(self, sonde):
+    def test_killed_it_is_recovered(self, sonde, typed):
         process = sonde.start("noise", "source", "--level", "2%", "--period", "50ms", "-o", "a.nc")
         assert wait_for(lambda: len(records(sonde.cwd / "a.run" / "source-here.blk")) > 0)
         process.kill()
         process.communicate()
         assert sonde.left() == []
-        sonde("data", "recover", "a.run", "-o", "a.nc").expect(4)  # saved, but it was cut short
+        typed("data", "recover", "a.run", "-o", "a.nc").expect(4)  # saved, but it was cut short
         with library.open(sonde.cwd / "a.nc") as tree:
             assert int(tree["summary"]["bursts"][0]) > 0
             assert tree.attrs["stop_reason"] == "killed"
 
-    def test_dry_run_does_nothing(self, sonde):
-        ran = sonde("noise", "source", "--level", "1%", "--dry-run", "--json").expect(0)
+    def test_dry_run_does_nothing(self, typed):
+        ran = typed("noise", "source", "--level", "1%", "--dry-run", "--json").expect(0)
         assert "sonde-agent" in ran.json["commands"][0][0]
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
     @pytest.mark.parametrize(
         ("words", "parts"),
@@ -276,11 +276,11 @@ class TestCommand:
             ((), ("--level",)),
         ],
     )
-    def test_nonsense_is_told_and_nothing_is_started(self, sonde, words, parts):
-        ran = sonde("noise", "source", "-o", "a.nc", *words).expect(2)
+    def test_nonsense_is_told_and_nothing_is_started(self, typed, words, parts):
+        ran = typed("noise", "source", "-o", "a.nc", *words).expect(2)
         for part in parts:
             assert part in ran.said
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
     def test_too_short_for_a_burst_leaves_nothing(self, sonde):
         ran = sonde(
@@ -290,8 +290,8 @@ class TestCommand:
         assert "two periods" in ran.said
         assert list(sonde.cwd.iterdir()) == []
 
-    def test_no_folder_for_the_dataset(self, sonde):
-        ran = sonde("noise", "source", "--level", "1%", "-o", "no/such/a.nc").expect(3)
+    def test_no_folder_for_the_dataset(self, typed):
+        ran = typed("noise", "source", "--level", "1%", "-o", "no/such/a.nc").expect(3)
         assert "no/such" in ran.said
 
 
@@ -324,7 +324,7 @@ class TestFullDisk:
         assert end["dropped"] > 0
         assert len(records(small / "a.blk")) + end["dropped"] == end["samples"]
 
-    def test_the_command_says_so_and_loses_nothing_that_was_written(self, sonde, small):
+    def test_the_command_says_so_and_loses_nothing_that_was_written(self, sonde, small, typed):
         ran = sonde(
             *("noise", "source", "--level", "10%", "--period", "2ms", "--duration", "2s"),
             *("-o", small / "a.nc"),
@@ -334,7 +334,7 @@ class TestFullDisk:
         assert sorted(path.name for path in small.iterdir()) == ["a.run", "fill"]
         assert sonde.left() == []
         (small / "fill").unlink()
-        sonde("data", "recover", small / "a.run", "-o", "a.nc").expect(0)
+        typed("data", "recover", small / "a.run", "-o", "a.nc").expect(0)
         with library.open(sonde.cwd / "a.nc") as tree:
             assert int(tree["raw"]["n"][0]) > 0
             assert tree.attrs["stop_reason"] == "budget"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sonde_shell import finish
 
+import noise_runs
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
 from sonde.noise.plan import LOOK_PAIRS
@@ -20,7 +21,7 @@ QUICK = ("--ntasks", "2", "--block-s", "0.2s", "--seed", "7")
 
 
 @pytest.mark.slow
-def test_a_small_sensitivity(sonde):
+def test_a_small_sensitivity(sonde, typed):
     ran = sonde(
         *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "26s", *QUICK),
         *("-o", "s.nc", "--json"),
@@ -28,6 +29,11 @@ def test_a_small_sensitivity(sonde):
     told = ran.json
     assert told["study"] == "sensitivity"
     assert [level["level_pct"] for level in told["levels"]] == [20, 1]
+    assert not (sonde.cwd / "s.run").exists()
+    assert sonde.left() == []
+    if noise_runs.ran_out_of_time(told):
+        ran.expect(4)
+        return
     for level in told["levels"]:
         assert level["blocks"] >= 6
         assert level["mean_s"] > 0
@@ -38,38 +44,40 @@ def test_a_small_sensitivity(sonde):
     assert told["clean"]["blocks"] >= 6
     assert told["threshold_pct"] in (None, 1, 20)
     ran.expect(4 if told["threshold_pct"] is None else 0)  # too noisy a machine for any of it
-    assert not (sonde.cwd / "s.run").exists()
-    assert sonde.left() == []
 
-    again = sonde("noise", "show", "s.nc", "--json").expect(0)
+    again = typed("noise", "show", "s.nc", "--json").expect(0)
     assert again.json["levels"] == told["levels"]
-    shown = sonde("noise", "show", "s.nc", COLUMNS="80").expect(0)
+    shown = typed("noise", "show", "s.nc", COLUMNS="80").expect(0)
     assert "Told apart from nothing on" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
-def test_the_plan_of_the_whole_study(sonde):
-    told = sonde("noise", "sensitivity", "--ntasks", "2", "--dry-run", "--json").expect(0).json
+def test_the_plan_of_the_whole_study(typed):
+    told = typed("noise", "sensitivity", "--ntasks", "2", "--dry-run", "--json").expect(0).json
     assert told["shares"] == [3, *[1] * 7]
     assert told["rounds"][0] == LOOK_PAIRS[0]  # where a run of one level alone would look first
     assert told["expected_s"] < 300
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_small_stability_of_two_operations(sonde):
+def test_a_small_stability_of_two_operations(sonde, typed):
     ran = sonde(
         *("noise", "stability", "--op", "alltoall,barrier", "--groups", "2", "--budget", "36s", *QUICK),
         *("-o", "t.nc", "--json"),
-    ).expect(0)
+    )
     assert [each["op"] for each in ran.json["datasets"]] == ["alltoall", "barrier"]
+    assert all((sonde.cwd / each["dataset"]).exists() for each in ran.json["datasets"])
+    assert sonde.left() == []
+    if noise_runs.ran_out_of_time(ran.json):
+        ran.expect(4)
+        return
+    ran.expect(0)
     for each in ran.json["datasets"]:
-        assert (sonde.cwd / each["dataset"]).exists()
         assert len(each["groups"]) == 2
         assert all(group["blocks"] >= 3 for group in each["groups"])
         assert isinstance(each["stable"], bool)
-    assert sonde("noise", "show", "t-barrier.nc", "--json").expect(0).json["op"] == "barrier"
-    assert sonde.left() == []
+    assert typed("noise", "show", "t-barrier.nc", "--json").expect(0).json["op"] == "barrier"
 
 
 @pytest.mark.slow
@@ -77,7 +85,7 @@ def test_a_small_sweep(sonde):
     ran = sonde(
         *("noise", "sensitivity", "--sweep", "sync,placement", "--levels", "20%", "--period", "100ms"),
         *("--budget", "32s", *QUICK, "-o", "w.nc", "--json"),
-    ).expect(0)
+    )
     told = ran.json
     assert told["study"] == "sweep"
     names = [variant["variant"] for variant in told["variants"]]
@@ -85,8 +93,12 @@ def test_a_small_sweep(sonde):
     questions = [answer["question"] for answer in told["answers"]]
     assert questions[-1] == "placement"
     assert ("sync" in questions) == ("together" in names)  # not where all ranks share a core
-    assert all(answer["ci_pct"][0] is not None for answer in told["answers"])
     assert sonde.left() == []
+    if noise_runs.ran_out_of_time(told):
+        ran.expect(4)
+        return
+    ran.expect(0)
+    assert all(answer["ci_pct"][0] is not None for answer in told["answers"])
 
 
 @pytest.mark.parametrize(
@@ -106,10 +118,10 @@ def test_a_small_sweep(sonde):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_bad_input_is_refused_before_anything_starts(sonde, words, code, said):
-    ran = sonde("noise", *words).expect(code)
+def test_bad_input_is_refused_before_anything_starts(typed, words, code, said):
+    ran = typed("noise", *words).expect(code)
     assert said in ran.said
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
 def test_an_interrupted_study_keeps_what_it_has_and_leaves_no_source(sonde):
