@@ -16,7 +16,7 @@ pytestmark = pytest.mark.mpi
 
 
 def sonde(*words: str, cwd: Path) -> dict:
-    ran = subprocess.run([SONDE, "--json", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([SONDE, "--json", *words], cwd=cwd, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(ran.stdout)
 
@@ -24,7 +24,7 @@ def sonde(*words: str, cwd: Path) -> dict:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("retest")
-    words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:300", "--seed", "3"]
+    words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:150", "--seed", "3"]
     sonde(*words, "--inject-slow", SLOW, "-o", "first.nc", cwd=folder)
     return folder / "first.nc"
 
