@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from sonde_shell import PROGRAM, Shell, finish
+from sonde_shell import PROGRAM, Shell, Typed, finish
 
 import sonde as library
 from sonde.bus import run_probe
@@ -62,7 +62,7 @@ def words(nodes: Cluster, *more: object) -> tuple[object, ...]:
 @needs_nodes
 class TestBetweenNodes:
     def test_latency_goes_over_the_link_and_advice_says_between_whom(
-        self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
+        self, sonde: Shell, typed: Typed, default_mpi: Mpi, nodes: Cluster, dds: list[str]
     ):
         variants = ",".join([*dds, "raw/udp4", "raw/tcp4"])
         before = [nodes.counters(node) for node in range(2)]
@@ -72,7 +72,7 @@ class TestBetweenNodes:
         assert f"Between {nodes.name}-[0-1]" in told.out
         assert "fanout is not measured between hosts" in told.said
 
-        shown = sonde("bus", "show", "h.nc", "--json").expect(0).json
+        shown = typed("bus", "show", "h.nc", "--json").expect(0).json
         assert shown["complete"]
         rtt = {row["variant"]: row for row in shown["results"] if row["quantity"] == "rtt"}
         assert set(rtt) == {*(f"{name}/udp4" for name in dds), "raw/udp4", "raw/tcp4"}
@@ -94,20 +94,29 @@ class TestBetweenNodes:
             assert later.packets_out - earlier.packets_out >= least
             assert later.packets_in - earlier.packets_in >= least
 
-        advice = sonde("bus", "advise", "--remote", "--from", "h.nc", "--json").expect(0).json
+        advice = typed("bus", "advise", "--remote", "--from", "h.nc", "--json").expect(0).json
         assert advice["between"] == f"{nodes.name}-[0-1]"
         assert all(not one["outside"] for one in advice["advice"])
         assert f"between {nodes.name}-[0-1]" in advice["advice"][0]["because"][0]
-        local = sonde("bus", "advise", "--local", "--from", "h.nc").expect(0)
+        local = typed("bus", "advise", "--local", "--from", "h.nc").expect(0)
         assert "has nothing measured within one host" in local.out
-        sonde("data", "validate", "h.nc").expect(0)
+        typed("data", "validate", "h.nc").expect(0)
 
     def test_datagrams_of_discovery_are_those_of_both(
         self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
     ):
         variants = ",".join([*dds, *(f"{name}/udp4/peers" for name in dds)])
         before = [nodes.counters(node).packets_out for node in range(2)]
-        more = ("discovery", "--participants", "2,6", "--variants", variants, "--unprotected")
+        more = (
+            "discovery",
+            "--participants",
+            "2,6",
+            "--steady",
+            "100ms",
+            "--variants",
+            variants,
+            "--unprotected",
+        )
         told = sonde(
             *words(nodes, *more, "--rule", "fixed:1", "--budget", "2min", "-o", sonde.cwd / "d.nc", "--json")
         ).expect(0)
@@ -133,10 +142,10 @@ class TestBetweenNodes:
         assert [row["discovery"] for row in told["results"] if row["quantity"] == "rtt"] == ["server"]
 
     def test_with_keys_nobody_has_to_say_that_it_is_open(
-        self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
+        self, sonde: Shell, typed: Typed, default_mpi: Mpi, nodes: Cluster, dds: list[str]
     ):
-        sonde("bus", "keys", "init", "keys").expect(0)
-        sonde("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
+        typed("bus", "keys", "init", "keys").expect(0)
+        typed("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
         each = [f"{name}-keys={name},security=keys,identity=probe" for name in dds]
         more = [word for text in each for word in ("--variants", text)]
         told = sonde(
@@ -189,13 +198,13 @@ class TestBetweenNodes:
         return started
 
 
-def test_two_names_of_one_machine_are_no_hosts(sonde: Shell, dds: list[str]):
+def test_two_names_of_one_machine_are_no_hosts(sonde: Shell, typed: Typed, dds: list[str]):
     told = sonde(
         *("bus", "run", "latency", "--sizes", "64", "--variants", f"{dds[0]},raw/udp4", *HERE),
         *("--unprotected", *SHORT, "-o", "a.nc", "--json"),
     ).expect(0).json  # fmt: skip
     assert "localhost, 127.0.0.1 are one machine" in " ".join(w["evidence"] for w in told["warnings"])
-    remote = sonde("bus", "advise", "--remote", "--from", "a.nc").expect(0)
+    remote = typed("bus", "advise", "--remote", "--from", "a.nc").expect(0)
     assert "a.nc has nothing measured between hosts" in " ".join(remote.out.split())
     assert "sonde bus run latency discovery throughput --hosts" in remote.said
     assert sonde.left() == []
@@ -213,20 +222,20 @@ def test_two_names_of_one_machine_are_no_hosts(sonde: Shell, dds: list[str]):
         ((*HERE, "--variants", "a=cyclonedds,security=keys", "--variants", "cyclonedds"), "cyclonedds/udp4"),
     ],
 )
-def test_what_would_be_open_or_stays_on_a_host_is_refused(sonde: Shell, more, said):
-    ran = sonde("bus", "run", "latency", *more).expect(2)
+def test_what_would_be_open_or_stays_on_a_host_is_refused(typed: Typed, more, said):
+    ran = typed("bus", "run", "latency", *more).expect(2)
     assert said in ran.said
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
-def test_fanout_alone_is_not_measured_between_hosts(sonde: Shell):
-    assert "within one host" in sonde("bus", "run", "fanout", *HERE, "--unprotected").expect(2).said
+def test_fanout_alone_is_not_measured_between_hosts(typed: Typed):
+    assert "within one host" in typed("bus", "run", "fanout", *HERE, "--unprotected").expect(2).said
 
 
-def test_an_interface_that_is_not_there_is_told_with_those_that_are(sonde: Shell, dds: list[str]):
-    ran = sonde("bus", "run", *HERE, "--unprotected", "--variants", dds[0], "--interfaces", "nonet0").expect(
+def test_an_interface_that_is_not_there_is_told_with_those_that_are(typed: Typed, dds: list[str]):
+    ran = typed("bus", "run", *HERE, "--unprotected", "--variants", dds[0], "--interfaces", "nonet0").expect(
         3
     )
     assert "on the host localhost" in ran.said
     assert "nonet0" in ran.said
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []

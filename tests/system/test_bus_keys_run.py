@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from sonde_shell import Shell, finish
+from sonde_shell import Shell, Typed, finish, shell
 
 from power_daemons import share_of
 
@@ -23,17 +27,38 @@ PROFILES = """<sonde-bus version="1">
 SOME_OF_ALL = (
     *("latency", "fanout", "throughput", "partitions", "discovery", "calls", "--sizes", "64"),
     *("--subscribers", "2", "--participants", "3", "--groups", "2", "--clients", "2", "--calls", "5"),
+    *("--steady", "100ms"),
 )
 
 
-@pytest.fixture
-def keys(sonde: Shell) -> Shell:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of keys, with one identity for everything and one that may write nothing of a measurement."""
+    opened = shell(tmp_path_factory.mktemp("keys"), None)
+    sonde = next(opened)
     sonde("bus", "keys", "init", "keys").expect(0)
     sonde("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
     sonde("bus", "keys", "add", "keys", "node", "--role", "node-manager").expect(0)
-    (sonde.cwd / "bus.xml").write_text(PROFILES.format(*share_of(range(215, 231))[:2]))
+    yield sonde.cwd / "keys"
+    next(opened, None)
+
+
+@pytest.fixture
+def with_keys(made: Path, tmp_path: Path) -> None:
+    """The test's own copy of that folder."""
+    shutil.copytree(made, tmp_path / "keys")
+    (tmp_path / "bus.xml").write_text(PROFILES.format(*share_of(range(215, 231))[:2]))
+
+
+@pytest.fixture
+def keys(with_keys: None, sonde: Shell) -> Shell:
     return sonde
+
+
+@pytest.fixture
+def typed_keys(with_keys: None, typed: Typed) -> Typed:
+    """For commands that are refused, only read, or make files."""
+    return typed
 
 
 def variants(*texts: str) -> list[str]:
@@ -41,9 +66,10 @@ def variants(*texts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("dds", OVER)
-def test_what_keys_cost_is_a_ratio_over_the_same_without(keys: Shell, dds: str):
+def test_what_keys_cost_is_a_ratio_over_the_same_without(keys: Shell, typed_keys: Typed, dds: str):
     told = keys(
-        *("bus", "run", "latency", "--sizes", "64,1KiB", "--rule", "fixed:400", "--budget", "90s"),
+        *("bus", "run", "latency", "--sizes", "64,1KiB", "--rule", "fixed:100", "--epoch-length", "10"),
+        *("--budget", "90s"),
         *variants(dds, f"secured={dds},security=keys,identity=probe"),
         *("-o", "k.nc", "--json"),
     ).expect(0).json  # fmt: skip
@@ -60,20 +86,20 @@ def test_what_keys_cost_is_a_ratio_over_the_same_without(keys: Shell, dds: str):
     assert {row["size"]: row["ratio"] for row in lesson["evidence"]["ratios"]} == {
         size: row["ratio"] for size, row in found.items()
     }
-    shown = keys("bus", "show", "k.nc").expect(0).out
+    shown = typed_keys("bus", "show", "k.nc").expect(0).out
     assert "What keys cost" in shown
     assert f"secured against {dds}/udp4" in shown
-    keys("report", "k.nc", "-o", "k.html").expect(0)
+    typed_keys("report", "k.nc", "-o", "k.html").expect(0)
     assert "What keys cost" in (keys.cwd / "k.html").read_text()
 
     # The same by what two runs are compared with: a variant of the one against one of the other.
-    differ = keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secured", "--json")
+    differ = typed_keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secured", "--json")
     assert differ.code in (0, 1, 4)
     assert differ.json["cells"] + differ.json["drifted"] > 0
     assert "secured of k.nc" in differ.json["verdict"]
     assert (
         "nearest: secured"
-        in keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secure").expect(2).said
+        in typed_keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secure").expect(2).said
     )
 
 
@@ -116,45 +142,47 @@ def test_every_test_is_measured_with_keys_and_by_a_profile(keys: Shell, dds: str
     ],
 )
 def test_what_is_wrong_with_keys_or_a_profile_is_told_before_anything_is_measured(
-    keys: Shell, dds: str, options: str, code: int, said: str
+    typed_keys: Typed, dds: str, options: str, code: int, said: str
 ):
-    ran = keys(
+    ran = typed_keys(
         "bus", "run", "latency", *variants(f"x={dds},{options}"), "--budget", "5s", "-o", "x.nc"
     ).expect(code)
     assert said in ran.said
-    assert not list(keys.cwd.glob("x.*"))
+    assert not list(typed_keys.cwd.glob("x.*"))
 
 
-def test_null_has_no_keys(keys: Shell):
-    ran = keys("bus", "run", "latency", *variants("x=null,security=keys,identity=probe")).expect(2)
+def test_null_has_no_keys(typed_keys: Typed):
+    ran = typed_keys("bus", "run", "latency", *variants("x=null,security=keys,identity=probe")).expect(2)
     assert "null cannot do what is asked for: security" in ran.said
 
 
-def test_an_identity_is_made_anew_as_it_was(keys: Shell):
+def test_an_identity_is_made_anew_as_it_was(typed_keys: Typed):
     def node() -> dict[str, object]:
         (found,) = (
             one
-            for one in keys("bus", "keys", "show", "keys", "--json").json["identities"]
+            for one in typed_keys("bus", "keys", "show", "keys", "--json").json["identities"]
             if one["name"] == "n017"
         )
         return {name: found[name] for name in ("domains", "publish", "subscribe")}
 
-    keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--domains", "5").expect(0)
-    before, key = node(), (keys.cwd / "keys/n017/key.pem").read_bytes()
+    typed_keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--domains", "5").expect(0)
+    before, key = node(), (typed_keys.cwd / "keys/n017/key.pem").read_bytes()
     assert before["domains"] == [5, 5]
-    keys("bus", "keys", "add", "keys", "n017", "--renew").expect(0)
+    typed_keys("bus", "keys", "add", "keys", "n017", "--renew").expect(0)
     assert node() == before
-    assert (keys.cwd / "keys/n017/key.pem").read_bytes() != key
-    keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--renew").expect(0)
+    assert (typed_keys.cwd / "keys/n017/key.pem").read_bytes() != key
+    typed_keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--renew").expect(0)
     assert node() == before
-    keys("bus", "keys", "add", "keys", "n017", "--renew", "--domains", "0:9").expect(0)
+    typed_keys("bus", "keys", "add", "keys", "n017", "--renew", "--domains", "0:9").expect(0)
     assert node() == before | {"domains": [0, 9]}
-    keys("bus", "keys", "add", "keys", "n018", "--renew").expect(2)
+    typed_keys("bus", "keys", "add", "keys", "n018", "--renew").expect(2)
 
 
-def test_days_beyond_the_calendar_are_a_mistake_and_no_crash(keys: Shell):
-    assert "--days" in keys("bus", "keys", "init", "more", "--days", "10000000").expect(2).said
+def test_days_beyond_the_calendar_are_a_mistake_and_no_crash(typed_keys: Typed):
+    assert "--days" in typed_keys("bus", "keys", "init", "more", "--days", "10000000").expect(2).said
     said = (
-        keys("bus", "keys", "add", "keys", "n017", "--role", "monitor", "--days", "10000000").expect(2).said
+        typed_keys("bus", "keys", "add", "keys", "n017", "--role", "monitor", "--days", "10000000")
+        .expect(2)
+        .said
     )
     assert "allowed: 1 to 36500" in " ".join(said.split())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import finish, shell
+from sonde_shell import Typed, finish, shell
 
 import sonde as library
 from sonde.bus import run_probe
@@ -49,12 +49,19 @@ def ran(tmp_path_factory, dds):
     run = next(made)
     words = ("latency", "fanout", "--sizes", "64,1KiB", "--subscribers", "1,4", "--seed", "3")
     variants = ",".join([*dds, "null", "raw/udp4"])
+    few = ("--rule", "fixed:200", "--epoch-length", "10")
     told = run(
-        "bus", "run", *words, "--variants", variants, "--budget", "25s", "-o", "a.nc", "--json"
+        "bus", "run", *words, *few, "--variants", variants, "--budget", "2min", "-o", "a.nc", "--json"
     ).expect(0).json  # fmt: skip
     assert run.left() == []
     yield run, told, dds
     next(made, None)
+
+
+@pytest.fixture
+def read(ran, capfd) -> Typed:
+    """For commands that only read what was measured: in the folder of that run, and in this process."""
+    return Typed(ran[0].cwd, ran[0].env, capfd)
 
 
 class TestWholeRun:
@@ -79,9 +86,9 @@ class TestWholeRun:
         versions = [lesson["code"] for lesson in told["lessons"]]
         assert "bus.latency" in versions
 
-    def test_the_dataset_is_sound_and_says_how_it_came_about(self, ran):
+    def test_the_dataset_is_sound_and_says_how_it_came_about(self, ran, read):
         run, _, dds = ran
-        run("data", "validate", "a.nc").expect(0)
+        read("data", "validate", "a.nc").expect(0)
         with library.open(run.cwd / "a.nc") as tree:
             assert tree.attrs["schema"] == "bus/1"
             assert tree.attrs["cycles_per_s"] > 0
@@ -94,76 +101,63 @@ class TestWholeRun:
             epoch = raw["epoch"][k, : int(raw["n"][k])].values
             assert (np.diff(epoch) >= 0).all()
 
-    def test_show_says_the_same_again(self, ran):
-        run, told, _ = ran
-        again = run("bus", "show", "a.nc", "--json").expect(0).json
+    def test_show_says_the_same_again(self, ran, read):
+        _, told, _ = ran
+        again = read("bus", "show", "a.nc", "--json").expect(0).json
         assert again["results"] == told["results"]
         assert again["verdict"] == told["verdict"]
-        full = run("bus", "show", "a.nc", "--case", "latency, 64 B").expect(0).out
+        full = read("bus", "show", "a.nc", "--case", "latency, 64 B").expect(0).out
         assert "rtt" in full
-        wrong = run("bus", "show", "a.nc", "--case", "calls").expect(2)
+        wrong = read("bus", "show", "a.nc", "--case", "calls").expect(2)
         assert "latency, 64 B" in wrong.said
 
-    def test_a_run_does_not_differ_from_itself(self, ran):
-        run, *_ = ran
-        same = run("bus", "diff", "a.nc", "a.nc", "--json")
+    def test_a_run_does_not_differ_from_itself(self, ran, read):
+        same = read("bus", "diff", "a.nc", "a.nc", "--json")
         assert (same.json["slower"], same.json["faster"]) == (0, 0)
         assert same.code == (0 if same.json["detectable"] and same.json["detectable"] <= 1 else 4)
-        run("bus", "check", "a.nc").expect(2)
+        read("bus", "check", "a.nc").expect(2)
 
-    def test_it_gives_advice_with_the_numbers_behind_it(self, ran):
+    def test_it_gives_advice_with_the_numbers_behind_it(self, ran, read):
         run, told, _dds = ran
         words = ("--subscribers", "4", "--size", "64")
         (run.cwd / "bus.nc").write_bytes((run.cwd / "a.nc").read_bytes())
-        found = run("bus", "advise", *words, "--local", "--json").expect(0).json
+        found = read("bus", "advise", *words, "--local", "--json").expect(0).json
         assert found["dataset"] == "bus.nc"  # the newest here
         measured = {row["variant"] for row in told["results"] if row["implementation"] not in ("null", "raw")}
         assert {one["variant"] for one in found["advice"]} == measured
         assert all(one["because"] and one["latency_s"] > 0 for one in found["advice"])
-        remote = run("bus", "advise", *words, "--remote", "--from", "a.nc", "--json").expect(0).json
+        remote = read("bus", "advise", *words, "--remote", "--from", "a.nc", "--json").expect(0).json
         assert "within one host" in " ".join(remote["advice"][0]["outside"])
-        assert run("bus", "advise", *words).expect(2).said
+        assert read("bus", "advise", *words).expect(2).said
 
-    def test_its_report_has_a_section(self, ran):
+    def test_its_report_has_a_section(self, ran, read):
         run, *_ = ran
-        run("report", "a.nc", "-o", "a.html").expect(0)
+        read("report", "a.nc", "-o", "a.html").expect(0)
         page = (run.cwd / "a.html").read_text()
         for title in ("Data-distribution bus", "Latency by size", "Several subscribers"):
             assert title in page
 
-    def test_its_table_can_be_had_as_csv(self, ran):
+    def test_its_table_can_be_had_as_csv(self, ran, read):
         run, told, _ = ran
-        run("data", "convert", "a.nc", "-o", "a.csv").expect(0)
+        read("data", "convert", "a.nc", "-o", "a.csv").expect(0)
         head, *rows = (run.cwd / "a.csv").read_text().splitlines()
         assert {"median [quantity_unit]", "ratio_to_raw [1]"} & set(head.split(","))
         assert len(rows) >= len(told["results"])
 
 
-def run_of(sonde, dds, *words, budget="30s"):
-    """A short run of one test over each DDS."""
+def run_of(sonde, dds, *words, samples=1):
+    """A run of one test over each DDS, that ends when each series has so many samples."""
     variants = ",".join(dds)
-    ran = sonde(
-        "bus",
-        "run",
-        *words,
-        "--variants",
-        variants,
-        "--budget",
-        budget,
-        "--seed",
-        "5",
-        "-o",
-        "a.nc",
-        "--json",
-    )
-    told = ran.expect(0).json
+    rule = ("--rule", f"fixed:{samples}", "--epoch-length", "10", "--budget", "2min", "--seed", "5")
+    told = sonde("bus", "run", *words, "--variants", variants, *rule, "-o", "a.nc", "--json").expect(0).json
+    assert told["stop_reason"] == "converged"
     assert told["complete"]
     assert sonde.left() == []
     return told
 
 
 def test_discovery_is_counted(sonde, dds):
-    told = run_of(sonde, dds, "discovery", "--participants", "2,4,8", budget="60s")
+    told = run_of(sonde, dds, "discovery", "--participants", "2,4,8", "--steady", "100ms")
     datagrams = {
         (row["variant"], row["n"]): row["value"] for row in told["results"] if row["quantity"] == "datagrams"
     }
@@ -211,7 +205,7 @@ def test_throughput_has_its_loss_beside_it(sonde, dds):
 
 
 def test_a_first_message_is_taken_apart(sonde, dds):
-    told = run_of(sonde, dds[:1], "first-message", budget="60s")
+    told = run_of(sonde, dds[:1], "first-message", samples=3)
     (first, *_) = (lesson for lesson in told["lessons"] if lesson["code"] == "bus.first_message")
     evidence = first["evidence"]
     assert evidence["value_s"] > 0
@@ -221,7 +215,7 @@ def test_a_first_message_is_taken_apart(sonde, dds):
 
 
 def test_calls_are_all_answered(sonde, dds):
-    told = run_of(sonde, dds, "calls", "--clients", "1,4", "--calls", "20")
+    told = run_of(sonde, dds, "calls", "--clients", "1,4", "--calls", "20", samples=40)
     calls = [row for row in told["results"] if row["quantity"] == "rtt"]
     assert {(row["variant"], row["n"]) for row in calls} == {(f"{d}/udp4", n) for d in dds for n in (1, 4)}
     assert all(row["lost"] in (0, None) for row in calls)
@@ -230,17 +224,17 @@ def test_calls_are_all_answered(sonde, dds):
 
 
 def test_partitions_and_topics_are_compared(sonde, dds):
-    told = run_of(sonde, dds, "partitions", "--groups", "2")
+    told = run_of(sonde, dds, "partitions", "--groups", "2", samples=40)
     found = {row["treatment"] for row in told["results"] if row["quantity"] == "publish"}
     assert found == {"topic", "partition", "wildcard", "domain"}
 
 
-def test_a_dry_run_starts_nothing(sonde):
-    told = sonde("bus", "run", "all", "--budget", "60s", "--dry-run", "--json").expect(0).json
+def test_a_dry_run_starts_nothing(typed):
+    told = typed("bus", "run", "all", "--budget", "60s", "--dry-run", "--json").expect(0).json
     assert any(case.startswith("discovery:") for case in told["cases"])
     assert {"cyclonedds/udp4", "raw/udp4"} <= set(told["variants"])
     assert run_probe.PROBE in told["command"]
-    assert list(sonde.cwd.iterdir()) == []
+    assert list(typed.cwd.iterdir()) == []
 
 
 class TestRefused:
@@ -254,19 +248,19 @@ class TestRefused:
             (("latency", "--variants", "raw/udp4"), 2, "cyclonedds/udp4"),
         ],
     )
-    def test_what_is_not_understood_says_what_is_allowed(self, sonde, words, code, said):
-        ran = sonde("bus", "run", *words).expect(code)
+    def test_what_is_not_understood_says_what_is_allowed(self, typed, words, code, said):
+        ran = typed("bus", "run", *words).expect(code)
         assert said in ran.said
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
-    def test_an_implementation_that_is_not_there_names_what_to_install(self, sonde, tmp_path):
+    def test_an_implementation_that_is_not_there_names_what_to_install(self, typed):
         # What a module needs is not found in a folder without it: as if it had not been built.
-        ran = sonde("bus", "run", "latency", "--variants", "x=otherdds", "--json").expect(3)
+        ran = typed("bus", "run", "latency", "--variants", "x=otherdds", "--json").expect(3)
         assert "no implementation" in ran.json["error"]["what"]
-        assert list(sonde.cwd.iterdir()) == []
+        assert list(typed.cwd.iterdir()) == []
 
-    def test_advice_needs_a_run(self, sonde):
-        ran = sonde("bus", "advise", "--local").expect(3)
+    def test_advice_needs_a_run(self, typed):
+        ran = typed("bus", "advise", "--local").expect(3)
         assert "sonde bus run" in ran.said
 
 
