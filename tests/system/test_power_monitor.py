@@ -248,7 +248,7 @@ def test_its_history_outlives_kill_9(tmp_path):
             until(lambda: len(list(run_history.read(path, "node"))) > before, "nothing more was written")
 
 
-def test_a_recording_is_judged_shown_and_replayed(running, sonde):
+def test_a_recording_is_judged_shown_and_replayed(running, sonde, typed):
     told = (
         sonde("power", "run", "--config", running.config, "--budget", "4s", "-o", "a.nc", "--json")
         .expect(0)
@@ -262,19 +262,19 @@ def test_a_recording_is_judged_shown_and_replayed(running, sonde):
     )
     assert told["max_sum_caps_w"] == 920
     assert [node["node"] for node in told["nodes"]] == ["n1", "n2", "n3", "n4"]
-    sonde("data", "validate", "a.nc").expect(0)
-    assert "920 W" in sonde("power", "show", "a.nc").expect(0).out
+    typed("data", "validate", "a.nc").expect(0)
+    assert "920 W" in typed("power", "show", "a.nc").expect(0).out
     words = ("power", "whatif", "--history", "a.nc", "--config", running.config, "--json")
-    what = sonde(*words, "--policy", "fair", "--policy", "uniform").expect(0).json
+    what = typed(*words, "--policy", "fair", "--policy", "uniform").expect(0).json
     assert [one["policy"] for one in what["policies"]] == ["as it was", "fair", "uniform"]
     assert all(one["max_sum_caps_w"] <= 1000 * (1 + 1e-9) for one in what["policies"])
     assert what["policies"][0]["max_sum_caps_w"] == 920
-    refused = sonde(*words, "--power-limit", "40W").expect(2).json["error"]
+    refused = typed(*words, "--power-limit", "40W").expect(2).json["error"]
     assert refused["code"] == "power.budget_too_small"
     least = refused["hint"].split("--power-limit ")[1].split(" ")[0]
-    sonde(*words, "--policy", "fair", "--power-limit", least).expect(0)
+    typed(*words, "--policy", "fair", "--power-limit", least).expect(0)
     jobs = (
-        sonde("power", "jobs", "--history", running.config.with_name("history.sqlite"), "--json")
+        typed("power", "jobs", "--history", running.config.with_name("history.sqlite"), "--json")
         .expect(0)
         .json
     )
