@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
+from sonde_shell import Typed
+
 import sonde.bus.client as bus
 from power_daemons import DAEMON, Daemon, make_bus, powerd, until
 
@@ -34,8 +36,8 @@ pytestmark = [
 
 
 class Cluster:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capture = folder, capture
         make_bus(folder)
         self.daemons: dict[str, Daemon] = {}
 
@@ -70,14 +72,10 @@ class Cluster:
         return self.start(role, [*SONDE, *words])
 
     def sonde(self, *words: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(
-            [*SONDE, "power", *words[:1], "--json", "--config", str(self.config("m1")), *words[1:]],
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            timeout=100,
-        )
-        return done.returncode, json.loads(done.stdout)
+        """`sonde power WORDS`, in this process."""
+        typed = Typed(self.folder, dict(os.environ), self.capture)
+        told = typed("power", *words[:1], "--json", "--config", self.config("m1"), *words[1:])
+        return told.code, told.json
 
     def starts(self) -> list[dict[str, Any]]:
         path = self.folder / "starts.jsonl"
@@ -95,8 +93,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
+def cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, capfd)
     yield made
     made.close()
 
@@ -197,14 +195,9 @@ def test_where_slurm_schedules_no_jobs_are_taken_in(cluster: Cluster):
     beside = {**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"}
     with_it = cluster.start("job-scheduler", ["/usr/bin/env", f"PATH={beside['PATH']}", *words])
     assert with_it.said("ready")["kind"] == "slurm"
-    done = subprocess.run(
-        [*SONDE, "power", "submit", "--json", "--config", str(config), "--", "true"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "power.unsupported")
-    assert "sbatch" in json.loads(done.stdout)["error"]["what"]
+    code, told = cluster.sonde("submit", "--", "true")
+    assert (code, told["error"]["code"]) == (3, "power.unsupported")
+    assert "sbatch" in told["error"]["what"]
     assert with_it.end() == 0
     scontrol.write_text("#!/bin/sh\necho 'Slurmctld(primary) at here is DOWN'\nexit 1\n")
     done = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import re
@@ -16,6 +15,7 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
+from sonde_shell import Typed
 from test_power_jobs_run import SONDE, Cluster, pytestmark, until
 
 from sonde.core.errors import EnvironmentFailure, UsageError
@@ -58,9 +58,11 @@ class Proving(Cluster):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, munge: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proving]:
+def cluster(
+    tmp_path: Path, munge: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Proving]:
     monkeypatch.setenv("SONDE_MUNGE_SOCKET", str(munge))
-    made = Proving(tmp_path)
+    made = Proving(tmp_path, capfd)
     made.socket = str(munge)
     yield made
     made.close()
@@ -175,7 +177,9 @@ def test_a_workflow_is_its_users_and_its_jobs_too(cluster: Proving):
         assert tell(end, ALICE)["state"] in ("cancelling", "cancelled")
 
     # Whether its job has ended by now, which nobody waited for, or not.
-    code, told = run(cluster, "cancel", "w1")
+    typed = Typed(cluster.folder, dict(os.environ), cluster.capture)
+    again = typed("power", "workflow", "cancel", "w1", "--json", "--config", cluster.config("m1"))
+    code, told = again.code, again.json
     assert (code, told["error"]["code"]) == (2, "power.workflow_over")
 
 
@@ -189,14 +193,3 @@ def test_a_role_does_not_start_where_nobody_could_prove_anything(
     ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 3
     assert "MUNGE gave no credential" in ran.stderr
-
-
-def run(cluster: Cluster, *words: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [*SONDE, "power", "workflow", *words, "--json", "--config", str(cluster.config("m1"))],
-        capture_output=True,
-        text=True,
-        cwd=cluster.folder,
-        timeout=100,
-    )
-    return done.returncode, json.loads(done.stdout)

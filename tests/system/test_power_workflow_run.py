@@ -9,7 +9,6 @@ import getpass
 import json
 import os
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from test_power_jobs_run import DAEMON, SONDE, Cluster, Daemon, pytestmark, until
+from sonde_shell import Typed
+from test_power_jobs_run import DAEMON, Cluster, Daemon, pytestmark, until
 
 from sonde.power.run_job_manager import began
 
@@ -48,18 +48,10 @@ class Whole(Cluster):
             daemon.said("ready")
         self.daemons["m1"].said("leading")
 
-    def workflow(self, *words: str) -> tuple[int, dict[str, Any]]:
-        return self.sonde_of("workflow", *words)
-
-    def sonde_of(self, *words: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(
-            [*SONDE, "power", *words, "--json", "--config", str(self.config("m1"))],
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            timeout=100,
-        )
-        return done.returncode, json.loads(done.stdout)
+    def workflow(self, verb: str, *words: str) -> tuple[int, dict[str, Any]]:
+        typed = Typed(self.folder, dict(os.environ), self.capture)
+        told = typed("power", "workflow", verb, "--json", "--config", self.config("m1"), *words)
+        return told.code, told.json
 
     def again(self, role: str) -> Daemon:
         assert self.daemons[role].end(signal.SIGKILL) == -signal.SIGKILL
@@ -79,8 +71,8 @@ class Whole(Cluster):
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Iterator[Whole]:
-    made = Whole(tmp_path)
+def whole(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Whole]:
+    made = Whole(tmp_path, capfd)
     yield made
     made.close()
 
