@@ -220,6 +220,17 @@ def test_apt_is_asked_without_daemons_or_questions(checkout: Path, bare: Path, t
     assert any(" update" in call for call in calls[1:])
 
 
+def test_what_a_release_lacks_does_not_cost_the_rest(checkout: Path, bare: Path, tmp_path: Path) -> None:
+    program(bare / "apt-get", APT.replace("exit 1", 'case "$*" in *libfastrtps-dev*) exit 100;; esac'))
+    program(bare / "apt-cache", 'case "$*" in *libfastrtps-dev) exit 100;; esac')
+    program(bare / "id", "echo 0")
+    set_up(checkout, OS_RELEASE=distribution(tmp_path, "ID=debian"))
+    calls = (bare / "apt-get.log").read_text().splitlines()
+    first, second = [call for call in calls if " install " in call]
+    assert "libfastrtps-dev" in first
+    assert set(first.split()) - set(second.split()) == {"libfastrtps-dev"}
+
+
 def test_a_step_that_takes_minutes_says_that_it_has_begun(checkout: Path, bare: Path, tmp_path: Path) -> None:
     program(bare / "apt-get", APT)
     program(bare / "id", "echo 0")
