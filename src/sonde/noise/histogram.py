@@ -45,14 +45,14 @@ def quantiles(count: ArrayLike, edges: ArrayLike, q: Sequence[float]) -> NDArray
         raise DataError("noise.bad_histogram", "edges of classes fall, or a count is below 0 or NaN", "")
     out = np.full((*counts.shape[:-1], len(wanted)), np.nan)
     for where in np.ndindex(counts.shape[:-1]):
-        held = np.flatnonzero(counts[where])
+        row = counts[where]
+        held = np.flatnonzero(row)
         if not len(held):
             continue
-        upto = np.cumsum(counts[where][held])
-        for k, share in enumerate(wanted):
-            at = min(int(np.searchsorted(upto, share * upto[-1])), len(held) - 1)
-            c = held[at]
-            # In the order of the detector's own arithmetic, so that both agree to the last digit.
-            above = share * upto[-1] - (upto[at] - counts[where][c])
-            out[(*where, k)] = bounds[c] + (bounds[c + 1] - bounds[c]) * above / counts[where][c]
+        upto = np.cumsum(row[held])
+        at = np.minimum(np.searchsorted(upto, wanted * upto[-1]), len(held) - 1)
+        c = held[at]
+        # In the order of the detector's own arithmetic, so that both agree to the last digit.
+        above = wanted * upto[-1] - (upto[at] - row[c])
+        out[where] = bounds[c] + (bounds[c + 1] - bounds[c]) * above / row[c]
     return out

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sonde.noise import analyse
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_simulated_runs() -> Iterator[None]:
+    """The smallest detectable cost is simulated with 10 runs instead of 40, which is most of the time that an
+    analysis takes. The simulation itself is tested in test_judge.py, with as many runs as each test asks for.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analyse, "MDE_RUNS", 10)
+        yield
