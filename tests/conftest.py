@@ -1,7 +1,7 @@
 """What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
 
-Markers (pyproject.toml): mpi, browser, root, slow, soak; alone, which those of ALONE have. `hardware(reason)` marks
-what no set-up can bring, and may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that
+Markers (pyproject.toml): mpi, browser, root, slow, soak, alone. `hardware(reason)` marks what no set-up can bring, and
+may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that
 SONDE_TEST_MPI asks for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
 """
 
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 # Where to write how long each test took and how much of it on a processor: tests/times.py.
 pytest_plugins = ["times"] if os.environ.get("SONDE_TEST_TIMES") else []
 REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
-# What tests beside these take from the processors changes what these find.
-ALONE = (
-    "test_net_retest.py",
-    "test_noise_agents.py",
-    "test_noise_host.py",
-    "test_noise_run.py",
-    "test_noise_source.py",
-    "test_noise_studies.py",
-)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -69,8 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "mpi" in getattr(item, "fixturenames", ()):
             item.add_marker("mpi")
-        if item.path.name in ALONE:
-            item.add_marker("alone")
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -98,6 +98,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(sonde):
 # ---- whole runs
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("level", ["1%", pytest.param("0", marks=pytest.mark.slow)])
 def test_a_level_is_measured_and_told(sonde_mpi, level, typed):
     ran = sonde_mpi(

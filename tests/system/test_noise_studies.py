@@ -21,6 +21,7 @@ QUICK = ("--ntasks", "2", "--block-s", "0.2s", "--seed", "7")
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_small_sensitivity(sonde, typed):
     ran = sonde(
         *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "26s", *QUICK),
@@ -61,6 +62,7 @@ def test_the_plan_of_the_whole_study(typed):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_small_stability_of_two_operations(sonde, typed):
     ran = sonde(
         *("noise", "stability", "--op", "alltoall,barrier", "--groups", "2", "--budget", "36s", *QUICK),
@@ -81,6 +83,7 @@ def test_a_small_stability_of_two_operations(sonde, typed):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_small_sweep(sonde):
     ran = sonde(
         *("noise", "sensitivity", "--sweep", "sync,placement", "--levels", "20%", "--period", "100ms"),
