@@ -152,9 +152,9 @@ FLIPPING = """
     import netCDF4, xarray.backends.netCDF4_  # once, not in every child
     from sonde.core import dataset
     from sonde.core.errors import DataError
-    sound, path = sys.argv[1:]
+    sound, path, step = sys.argv[1:]
     content = open(sound, "rb").read()
-    for at in range(0, len(content), 499):
+    for at in range(0, len(content), int(step)):
         damaged = bytearray(content)
         damaged[at] ^= 0xFF
         with open(path, "wb") as file:
@@ -174,10 +174,11 @@ FLIPPING = """
 """
 
 
-def test_a_flipped_byte_never_ends_in_another_error(sound, tmp_path):
+@pytest.mark.parametrize("step", [4999, pytest.param(499, marks=pytest.mark.soak)])
+def test_a_flipped_byte_never_ends_in_another_error(sound, tmp_path, step):
     """Anywhere in the file: harmless, or told as damaged or foreign, or found by `validate`."""
-    said = in_child(FLIPPING, sound, tmp_path / "a.nc").communicate(timeout=200)[0].split("\n")[:-1]
-    assert len(said) == len(range(0, sound.stat().st_size, 499))
+    said = in_child(FLIPPING, sound, tmp_path / "a.nc", step).communicate(timeout=200)[0].split("\n")[:-1]
+    assert len(said) == len(range(0, sound.stat().st_size, step))
     known = {
         "nothing",
         "found",

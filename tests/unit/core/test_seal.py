@@ -510,6 +510,7 @@ def test_a_folder_saved_before_is_not_saved_again_over_a_moved_dataset(tmp_path)
     check_whole(tmp_path / "moved.nc")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_run(tmp_path):
     """128 MB of /raw in 16 files pass through a process that may add 80 MB to what its imports took."""
     run = tmp_path / "a.run"

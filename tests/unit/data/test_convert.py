@@ -162,6 +162,7 @@ def test_a_table_larger_than_a_block_comes_whole_and_each_value_once(tmp_path, m
     assert len({*zip(a.tolist(), b.tolist(), c.tolist())}) == 120
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path):
     """80 MB of /raw become CSV and Parquet in a process that may add 200 MB to what its imports took."""
     values = np.random.default_rng(5).integers(0, 100, (100, 100_000)).astype("f8")

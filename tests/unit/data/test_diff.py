@@ -75,12 +75,13 @@ def test_a_value_that_was_zero_may_differ(measured):
     assert np.isinf(one.ratio[0, 1])
 
 
-def test_false_discoveries_stay_rare_and_true_ones_are_found(measured):
-    """Estimates drawn with the errors their intervals state: 20 pairs of datasets of 400 equal cells."""
+@pytest.mark.parametrize("pairs", [4, pytest.param(20, marks=pytest.mark.soak)])
+def test_false_discoveries_stay_rare_and_true_ones_are_found(measured, pairs):
+    """Estimates drawn with the errors their intervals state: pairs of datasets of 400 equal cells."""
     random = np.random.default_rng(11)
     width = 1.96 * 0.03
     false = found = 0
-    for trial in range(20):
+    for trial in range(pairs):
         a = 1 + 0.03 * random.standard_normal((20, 20))
         b = 1 + 0.03 * random.standard_normal((20, 20))
         b[0, 0] *= 1.4
@@ -88,8 +89,8 @@ def test_false_discoveries_stay_rare_and_true_ones_are_found(measured):
         found += bool(one.differs[0, 0])
         false += int(one.differs.sum()) - int(one.differs[0, 0])
         assert 0.08 < one.mde < 0.16, trial  # 2.8 standard errors of a difference
-    assert found >= 19
-    assert false <= 8  # of 7980; intervals alone would let some 40 pass
+    assert found >= 0.95 * pairs
+    assert false <= 0.4 * pairs  # of 399 each; intervals alone would let some 2 each pass
 
 
 def test_cells_are_matched_by_their_coordinates(tmp_path):

@@ -32,10 +32,11 @@ def test_slow_links_are_named_and_no_others():
         assert found.q <= 0.05
 
 
-def test_false_ones_stay_few_without_slow_links():
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.soak)])
+def test_false_ones_stay_few_without_slow_links(count):
     rng = np.random.default_rng(2)
-    runs = [judged(Network(ranks=32, sizes=(8, 1024)).summary(20, rng))[2] for _ in range(20)]
-    assert sum(bool(run.links) for run in runs) <= 3
+    runs = [judged(Network(ranks=32, sizes=(8, 1024)).summary(20, rng))[2] for _ in range(count)]
+    assert sum(bool(run.links) for run in runs) <= 3 * count / 20
 
 
 def test_p_is_uniform_or_higher_for_plain_links():
@@ -90,16 +91,17 @@ def test_slow_host_is_named_once():
     assert [(s.subject, s.host) for s in test.ranks] == [("host", "n002")]
 
 
-def test_detectable_slowdown_is_detected_about_as_often_as_said():
+@pytest.mark.parametrize("runs", [6, pytest.param(20, marks=pytest.mark.soak)])
+def test_detectable_slowdown_is_detected_about_as_often_as_said(runs):
     rng = np.random.default_rng(9)
     first = judged(Network(ranks=32).summary(20, rng))[2]
     assert 0.02 < first.detectable < 0.25
     hits = [
         (3, 20)
         in named(judged(Network(ranks=32, slow_links={(3, 20): 1 + first.detectable}).summary(20, rng))[2])
-        for _ in range(20)
+        for _ in range(runs)
     ]
-    assert sum(hits) >= 14
+    assert sum(hits) >= 0.7 * runs - 1
 
 
 def test_no_low_quantiles_is_noted():

@@ -51,10 +51,11 @@ def test_eager_and_rendezvous_are_two_segments():
     assert model.segments[1].beta_s_per_b == pytest.approx(0.1e-9, rel=0.02)
 
 
-def test_a_size_never_measured_is_forecast_with_an_interval_that_holds():
+@pytest.mark.parametrize("runs", [60, pytest.param(300, marks=pytest.mark.soak)])
+def test_a_size_never_measured_is_forecast_with_an_interval_that_holds(runs):
     rng = np.random.default_rng(5)
     inside = 0
-    for _ in range(300):
+    for _ in range(runs):
         truth = 2e-6 + SIZES * 0.2e-9
         model = models.fit(SIZES, truth * np.exp(rng.normal(0, 0.03, len(SIZES))), np.full(len(SIZES), 0.03))
         value, low, high = model.predict(131072)
@@ -62,7 +63,7 @@ def test_a_size_never_measured_is_forecast_with_an_interval_that_holds():
         actual = (2e-6 + 131072 * 0.2e-9) * np.exp(rng.normal(0, 0.03))
         inside += low <= actual <= high
     # 95 % asked for; the number of segments is chosen from the data, which costs a little.
-    assert inside >= 300 * 0.9
+    assert inside >= runs * 0.9
 
 
 def test_leaving_a_size_out_tells_the_forecast_error():

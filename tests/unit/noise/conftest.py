@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sonde.noise import analyse
+from sonde.noise import analyse, studies
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -13,5 +13,6 @@ def few_simulated_runs() -> Iterator[None]:
     analysis takes. The simulation itself is tested in test_judge.py, with as many runs as each test asks for.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analyse, "MDE_RUNS", 10)
+        for module in (analyse, studies):
+            patch.setattr(module, "MDE_RUNS", 10)
         yield

@@ -778,7 +778,9 @@ def test_the_fence_is_the_store(tmp_path):
     assert bad.value.code == "power.not_a_store"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 5, 122, 183])
+@pytest.mark.parametrize(
+    "seed", [0, 183, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2, 5, 122))]
+)
 def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monkeypatch):
     """World._begin looks at each start: once, on what nobody has, within racks and budget, guaranteed before."""
     world = World(seed, monkeypatch)
