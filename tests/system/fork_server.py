@@ -20,6 +20,7 @@ import os
 import pkgutil
 import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 PROGRAM = Path(sys.executable).with_name("sonde")
 
@@ -41,15 +42,16 @@ NOT_LOADED = ("sonde.power.run_job_keeper", "sonde.report.render_static")
 
 
 class Forked:
-    """A command that was started, with the part of subprocess.Popen that waits for it.
+    """A command that was started, as subprocess.Popen has it where both streams are pipes of text.
 
     pid : of the command, which leads its session and process group
-    returncode : as Popen has it; None until `communicate` has returned
+    returncode : as Popen has it; None until its end was seen
     """
 
     def __init__(self, out: int, err: int, status: int) -> None:
         self.returncode: int | None = None
-        self._held = {out: b"", err: b"", status: b""}
+        self._whole = False  # both streams were read to their ends
+        self._held = {file: bytearray() for file in (out, err, status)}
         self._out, self._err, self._status = out, err, status
         while b"\n" not in self._held[status]:
             piece = os.read(status, 64)
@@ -57,6 +59,39 @@ class Forked:
                 raise RuntimeError("the server that forks commands has ended")
             self._held[status] += piece
         self.pid = int(self._held[status].split()[0])
+
+    @functools.cached_property
+    def stderr(self) -> TextIO:
+        """What it says, to be read while it runs; what was read `communicate` has no more."""
+        return open(self._err, closefd=False)
+
+    def poll(self) -> int | None:
+        """`returncode`, looked up now."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end of the process itself. Raises subprocess.TimeoutExpired."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if not select.select([self._status], [], [], left)[0]:
+                raise subprocess.TimeoutExpired(str(PROGRAM), timeout or 0)
+            piece = os.read(self._status, 64)
+            self._held[self._status] += piece
+            if not piece:
+                self.returncode = int(self._held[self._status].split()[1])
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, unless its end was seen."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """What was printed, once the command has ended and nobody can print any more.
@@ -69,7 +104,7 @@ class Forked:
     def communicate_bytes(self, timeout: float | None = None) -> tuple[bytes, bytes]:
         """The same, as it was written."""
         end = None if timeout is None else time.monotonic() + timeout
-        if self.returncode is None:
+        if not self._whole:
             with selectors.DefaultSelector() as waiting:
                 for file in self._held:
                     waiting.register(file, selectors.EVENT_READ)
@@ -85,7 +120,8 @@ class Forked:
             for file in self._held:
                 os.close(file)
             self.returncode = int(self._held[self._status].split()[1])
-        return self._held[self._out], self._held[self._err]
+            self._whole = True
+        return bytes(self._held[self._out]), bytes(self._held[self._err])
 
 
 def start(

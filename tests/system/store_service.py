@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
+from fork_server import Forked
 from sonde_shell import PROGRAM, Ran, Shell, finish
 
 
@@ -24,7 +26,7 @@ from sonde_shell import PROGRAM, Ran, Shell, finish
 class Service:
     """A server that is running. ready: what it said of itself when it began."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
     ready: dict[str, Any]
 
     @property
@@ -44,10 +46,15 @@ class Service:
 
 
 @contextmanager
-def serving(sonde: Shell, *words: object, **env: str) -> Iterator[Service]:
-    """A server with these words, which is there when the block begins and gone behind it."""
+def serving(sonde: Shell, *words: object, forked: bool = True, **env: str) -> Iterator[Service]:
+    """A server with these words, which is there when the block begins and gone behind it.
+
+    forked: False where the server is to have what this process gives to a child, such as ignored signals
+    """
     told = sonde.cwd / f"ready-{uuid.uuid4().hex}.json"
-    process = sonde.start("store", "serve", "--listen", "127.0.0.1:0", *words, "--ready", told, **env)
+    line = ("store", "serve", "--listen", "127.0.0.1:0", *map(str, words), "--ready", str(told))
+    process = fork_server.start(line, sonde.cwd, sonde.env | env) if forked else None
+    process = process or sonde.start(*line, **env)
     try:
         until = time.monotonic() + 60
         while not told.exists():
@@ -56,7 +63,7 @@ def serving(sonde: Shell, *words: object, **env: str) -> Iterator[Service]:
                     process.communicate(timeout=5) if process.poll() is not None else ("", "still starting")
                 )
                 pytest.fail(f"no server: exit {process.returncode}\n{out}\n{err}")
-            time.sleep(0.05)
+            time.sleep(0.01)
         yield Service(process, json.loads(told.read_text()))
     finally:
         if process.poll() is None:
@@ -81,15 +88,13 @@ def build_module(sonde: Shell, source: Path, name: str) -> Path:
 
 def piped(sonde: Shell, stdin: bytes, *words: object, **env: str) -> subprocess.CompletedProcess[bytes]:
     """`sonde WORDS` with bytes on its stdin, and bytes from its stdout."""
-    return subprocess.run(
-        [str(PROGRAM), *map(str, words)],
-        cwd=sonde.cwd,
-        env=sonde.env | env,
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    line = [str(PROGRAM), *map(str, words)]
+    child = fork_server.start(line[1:], sonde.cwd, sonde.env | env, stdin)
+    if child is None:
+        pytest.fail("the environment of this command needs a process of its own")
+    out, err = child.communicate_bytes(120)
+    assert child.returncode is not None
+    return subprocess.CompletedProcess(line, child.returncode, out, err)
 
 
 def plain(text: str) -> str:

@@ -25,7 +25,7 @@ from sonde.cluster import Cluster, mpi, run, run_gluster
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 IOLOAD = PROGRAM.with_name("sonde-ioload")
 KIB, MIB = 1 << 10, 1 << 20

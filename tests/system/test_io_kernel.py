@@ -223,9 +223,10 @@ def test_tracefs_stays_mounted_until_the_last_that_uses_it(sonde, unmounted):
     assert instances(sonde) == []
 
 
-def test_some_that_begin_at_once_mount_tracefs_for_each_other(sonde, unmounted):
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+def test_some_that_begin_at_once_mount_tracefs_for_each_other(sonde, unmounted, rounds):
     start, mounts = unmounted
-    for round in range(4):
+    for round in range(rounds):
         runs = [start("io", "run", "--kernel", "-o", f"{round}-{k}.nc", "--", "true") for k in range(4)]
         for run in runs:
             finish(run).expect(0)

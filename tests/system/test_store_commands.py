@@ -573,7 +573,7 @@ def test_a_hang_up_ends_a_server_in_order_but_not_under_nohup(sonde):
         assert "in order" in running.end(signal.SIGHUP).out
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it to what it starts
     try:
-        with serving(sonde, "--memory") as running:
+        with serving(sonde, "--memory", forked=False) as running:
             running.process.send_signal(signal.SIGHUP)
             assert (
                 piped(sonde, b"1", "store", "put", "kv:s/k", "-", "--server", running.address).returncode == 0

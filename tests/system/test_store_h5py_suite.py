@@ -24,9 +24,10 @@ LEFT_OUT = [
     for pattern in reason["tests"]
 ]
 MODULES = sorted(str(path.relative_to(SUITE)) for path in SUITE.rglob("test_*.py"))
+# Not only in `make soak`: modules of seconds, over attributes, groups and the selection of parts.
+SHORT = ("test_attrs.py", "test_group.py", "test_slicing.py")
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         not (PLUGINS / "connector" / f"sonde-h5-{HDF5}.so").exists(),
         reason=f"no HDF5 connector for h5py's HDF5 {HDF5} was built",
@@ -48,7 +49,9 @@ def outcomes(report: Path, module: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES)
+@pytest.mark.parametrize(
+    "path", [path if path in SHORT else pytest.param(path, marks=pytest.mark.soak) for path in MODULES]
+)
 def test_module_of_h5py(path: str, tmp_path: Path) -> None:
     # An empty configuration: some of h5py's tests run pytest themselves, and would find ours.
     config = tmp_path / "pytest.ini"

@@ -138,7 +138,7 @@ def test_ten_kills_under_load_lose_nothing_acknowledged(tmp_path, kv):
     assert _kills(tmp_path, kv, 10, 7) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_two_hundred_kills_under_load_lose_nothing_acknowledged(tmp_path):
     stored = _kills(tmp_path, "lmdb", 200, 11)
@@ -146,12 +146,12 @@ def test_two_hundred_kills_under_load_lose_nothing_acknowledged(tmp_path):
     assert stored > 200
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_million_hostile_frames(tmp_path):
+@pytest.mark.parametrize("frames", [20_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+def test_hostile_frames(frames):
     """The server lives, and its memory stays bounded."""
     ran = subprocess.run(
-        [str(launch.libexec() / "sonde-storefuzz"), "1000000", "23"],
+        [str(launch.libexec() / "sonde-storefuzz"), str(frames), "23"],
         capture_output=True,
         text=True,
         timeout=850,
@@ -161,5 +161,5 @@ def test_a_million_hostile_frames(tmp_path):
     print(f"\n{ran.stdout}")
     assert ran.returncode == 0
     assert told["alive"] is True
-    assert told["frames"] >= 1_000_000
+    assert told["frames"] >= frames
     assert told["rss_most_kib"] < 512 << 10

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHORT = ("--ops", "object.write,kv", "--sizes", "64,4KiB", "--variant", "raw,tcp,plain", "--seed", "3")
+# As many samples as whatever is not about their number needs: done when they are there, however busy the machine is.
+FEW = ("--rule", "fixed:5", "--budget", "100s")
 # Never content, so that whatever ends it is what the test does.
 ENDLESS = (
     *("--ops", "object", "--sizes", "64,4KiB", "--variant", "raw,tcp", "--rule", "fixed:100000000"),
@@ -185,12 +187,8 @@ def test_what_servers_keep_is_removed_with_them(sonde, backend):
     if any(text.partition(",")[0] not in there[role] for role, text in BACKENDS[backend].items()):
         pytest.skip(f"this build has no {backend}")
     ops = "object,striped,item,kv,db"
-    words = ("--ops", ops, "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2")
-    told = (
-        sonde("store", "run", *words, "--backend", backend, "--budget", "6s", "-o", "a.nc", "--json")
-        .expect(0)
-        .json
-    )
+    words = ("--ops", ops, "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2", *FEW)
+    told = sonde("store", "run", *words, "--backend", backend, "-o", "a.nc", "--json").expect(0).json
     assert told["complete"]
     assert told["cells"] == 22
     assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
@@ -222,7 +220,7 @@ def stored(sonde, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
     with stored(sonde, "data=memory", "kv=memory") as (server, listen):
-        words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", "--budget", "4s", "-o", "a.nc")
+        words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", *FEW, "-o", "a.nc")
         told = sonde("store", "run", "--server", listen, *words, "--json").expect(0).json
         assert told["complete"]
         assert server.poll() is None
@@ -243,7 +241,7 @@ def test_nobody_there_is_an_error_and_leaves_nothing(sonde, variants):
 def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
     """A case that fails costs its own cells only."""
     with stored(sonde, "data=null", "kv=null") as (_, listen):
-        words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", "--budget", "4s", "-o", "a.nc", "--json")
+        words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", *FEW, "-o", "a.nc", "--json")
         told = sonde("store", "run", "--server", listen, *words).expect(4).json
         assert not told["complete"]
         assert [row["op"] for row in told["results"]] == ["put"]
@@ -257,8 +255,11 @@ def results(told: dict, **wanted: object) -> list[dict]:
 
 
 def measure(sonde, words: str, *more: str):
-    """A run into a.nc, with words as one types them, and more that have blanks or are made."""
-    return sonde("store", "run", *words.split(), *more, "-o", "a.nc", "--json")
+    """A run into a.nc, with words as one types them, and more that have blanks or are made; of few samples unless
+    they have a budget.
+    """
+    enough = () if "--budget" in words else FEW
+    return sonde("store", "run", *words.split(), *more, *enough, "-o", "a.nc", "--json")
 
 
 def needs_libfabric() -> None:
@@ -270,7 +271,7 @@ def needs_libfabric() -> None:
 
 class TestDatabase:
     def test_rows_are_inserted_found_and_changed(self, sonde):
-        words = "--ops db --sizes 64,4KiB --batch 1,100 --depth 1,2 --variant raw,tcp --budget 7s"
+        words = "--ops db --sizes 64,4KiB --batch 1,100 --depth 1,2 --variant raw,tcp"
         told = measure(sonde, words).expect(0).json
         assert told["complete"]
         assert {warning["code"] for warning in told["warnings"]} <= {"store.drift"}
@@ -289,7 +290,7 @@ class TestDatabase:
 
     def test_servers_without_tables_are_measured_without_them(self, sonde):
         with stored(sonde, "data=memory", "kv=memory") as (_, listen):
-            words = f"--server {listen} --sizes 64 --variant tcp --budget 4s"
+            words = f"--server {listen} --sizes 64 --variant tcp"
             told = measure(sonde, words, "--ops", "object,db").expect(0).json
             assert told["complete"]
             assert {row["client"] for row in told["results"]} == {"object"}
@@ -300,7 +301,7 @@ class TestDatabase:
 
     def test_tables_that_nobody_keeps_are_named(self, sonde):
         with stored(sonde, "data=null", "db=null") as (_, listen):
-            words = f"--server {listen} --ops db --sizes 64 --variant tcp --budget 4s"
+            words = f"--server {listen} --ops db --sizes 64 --variant tcp"
             told = measure(sonde, words).expect(4).json
             assert [row["op"] for row in told["results"]] == ["insert"]
             assert "store.case_failed" in {warning["code"] for warning in told["warnings"]}
@@ -327,9 +328,7 @@ class TestHdf5:
         if "lmdb" in backend and "lmdb" not in has()["kv"]:
             pytest.skip("this build has no LMDB")
         # One byte; what lies with others in an object; what is just too large for that.
-        words = (
-            f"--ops hdf5 --sizes 1,64KiB,65537 --batch 1,40 --variant raw,tcp --backend {backend} --budget 7s"
-        )
+        words = f"--ops hdf5 --sizes 1,64KiB,65537 --batch 1,40 --variant raw,tcp --backend {backend}"
         told = measure(sonde, words).expect(0).json
         assert told["complete"]
         assert {warning["code"] for warning in told["warnings"]} <= {"store.drift"}
@@ -354,9 +353,7 @@ class TestHdf5:
         fabric = ["ofi-rdm/tcp;ofi_rxm"] if "ofi-rdm" in has()["transports"] else []
         names = ("tcp", "mine=tcp,cork=yes,spin=20us", *fabric)
         variants = [word for name in names for word in ("--variant", name)]
-        told = measure(
-            sonde, "--ops hdf5 --sizes 64 --backend posix+lmdb --safety storage --budget 12s", *variants
-        )
+        told = measure(sonde, "--ops hdf5 --sizes 64 --backend posix+lmdb --safety storage", *variants)
         told = told.expect(0).json
         assert told["complete"]
         assert {row["name"] for row in told["results"]} == {"tcp", "mine", *fabric}
@@ -368,14 +365,14 @@ class TestHdf5:
             _,
             listen,
         ):
-            words = f"--server {listen} --token-file secret --ops hdf5 --sizes 64 --variant tcp --budget 4s"
+            words = f"--server {listen} --token-file secret --ops hdf5 --sizes 64 --variant tcp"
             told = measure(sonde, words).expect(0).json
             assert told["complete"]
             assert len(told["results"]) == 4
 
     def test_keys_that_nobody_keeps_are_no_files(self, sonde):
         with stored(sonde, "data=memory", "kv=null") as (_, listen):
-            words = f"--server {listen} --ops object,dataset --sizes 64 --variant tcp --budget 4s"
+            words = f"--server {listen} --ops object,dataset --sizes 64 --variant tcp"
             told = measure(sonde, words).expect(4).json
             assert {row["op"] for row in results(told, client="object")} == {"write", "read"}
             assert results(told, client="dataset", op="read") == []
@@ -385,7 +382,7 @@ class TestRawLimits:
     def test_libfabric_alone_is_measured_beside_the_socket(self, sonde):
         needs_libfabric()
         # Less than a message without data; a piece and one byte; more than the memory that a case has.
-        words = "--ops object --sizes 1,524289 --batch 1,9 --depth 1,3 --budget 9s"
+        words = "--ops object --sizes 1,524289 --batch 1,9 --depth 1,3"
         told = measure(sonde, words, "--variant", "raw,raw-ofi,raw-ofi/tcp,tcp,ofi-rdm").expect(0).json
         assert told["complete"]
         assert len(told["results"]) == 5 * 16
@@ -399,7 +396,7 @@ class TestRawLimits:
 
     def test_a_provider_that_is_not_there_leaves_the_limit_out(self, sonde):
         needs_libfabric()
-        words = "--ops object --sizes 64 --variant raw-ofi/nothing,tcp --budget 4s"
+        words = "--ops object --sizes 64 --variant raw-ofi/nothing,tcp"
         told = measure(sonde, words).expect(4).json
         (absent,) = [w for w in told["warnings"] if w["code"] == "store.variant_absent"]
         assert "there is no 'nothing'" in absent["evidence"]

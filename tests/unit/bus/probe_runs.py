@@ -20,7 +20,7 @@ from sonde.core import seal
 K = 8  # values of a record
 RECORDS = Path(__file__).parents[3] / "native/bus/probe/records.hpp"
 QUANTITIES = re.findall(
-    r'Quantity\{"(\w+)", "([^"]*)"', RECORDS.read_text()
+    r'Quantity\{\s*"(\w+)",\s*"([^"]*)"', RECORDS.read_text()
 )  # name and unit, in the probe's order
 NUMBER = {name: k for k, (name, _) in enumerate(QUANTITIES)}
 RECORD = np.dtype(
