@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import Exit
+from sonde.core.errors import DataError, Exit
 from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome
 from sonde.survey.rooms import ROOMS, RoomResult
@@ -80,6 +80,12 @@ def check(
     from sonde.core.drain import drain_command
     from sonde.survey import run as surveys
 
+    if against is not None and not against.is_dir():  # told before anything is measured
+        raise DataError(
+            "core.no_such_file",
+            f"there is no folder {against} to compare with",
+            "make one with sonde survey -o FOLDER",
+        )
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
         folder = output or Path(scratch) / "survey"
         results = surveys.survey(
