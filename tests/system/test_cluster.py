@@ -391,6 +391,7 @@ def test_who_has_no_rights_is_told_so(sonde: Shell, name):
     assert traces(name) == []
 
 
+@pytest.mark.slow
 def test_two_clusters_with_the_same_addresses_are_apart(sonde: Shell, name):
     starts = [sonde.start("cluster", "up", "--name", f"{name}-{k}", "--nodes", str(2 + k)) for k in range(2)]
     for process in starts:
@@ -453,6 +454,7 @@ def test_a_killed_exec_takes_its_commands_along(sonde: Shell, name):
         assert wait_for(lambda: cluster.keeper.inside() == [])
 
 
+@pytest.mark.slow
 def test_daemons_outlive_their_command_and_end_with_the_cluster(sonde: Shell, name):
     Cluster.up(name, 2)
     start = "setsid sleep 1000 > /dev/null 2>&1 & setsid sh -c 'trap \"\" TERM; sleep 1001; sleep 1001' &"
@@ -591,6 +593,7 @@ def test_ctrl_c_while_it_builds_leaves_nothing(sonde: Shell, name):
     assert traces(name) == []
 
 
+@pytest.mark.slow
 def test_the_largest_cluster(name):
     with Cluster.up(name, 254) as cluster:
         assert transfer(cluster, [0], 253, 100_000)[0] == 100_000
@@ -619,6 +622,7 @@ def test_an_mpi_job_has_a_rank_on_each_node(sonde_mpi: Shell, mpi: Mpi, mpi_host
     assert sonde_mpi("cluster", "exec", "--name", name, "--ntasks", "3", "--", "sh", "-c", "exit 9").code == 9
 
 
+@pytest.mark.slow
 def test_ranks_talk_over_the_links(sonde: Shell, default_mpi: Mpi, mpi_hosts: Cluster, tmp_path: Path):
     """sonde net run, with ranks on three nodes: an MPI program that any mpirun in a node starts across them."""
     import xarray as xr
@@ -637,6 +641,7 @@ def test_ranks_talk_over_the_links(sonde: Shell, default_mpi: Mpi, mpi_hosts: Cl
         assert mpi_hosts.counters(node).bytes_out - earlier.bytes_out > 100 * 65536
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_mpi_job_on_all_nodes(sonde_mpi: Shell, mpi: Mpi, mpi_hosts: Cluster):
     process = sonde_mpi.start(
         "cluster", "exec", "--name", mpi_hosts.name, "--ntasks", "3", "--", "sleep", "1000"

@@ -146,6 +146,7 @@ def test_srun_starts_the_ranks(slurm, mpi):
         assert tree.attrs["hostlist"] == socket.gethostname().split(".")[0]
 
 
+@pytest.mark.slow
 def test_inside_a_job_nobody_needs_to_ask_for_srun(slurm):
     words = ["salloc", "--ntasks=2", str(PROGRAM), "net", "run", *QUICK, "-o", "job.nc"]
     ran = subprocess.run(words, cwd=slurm.cwd, env=slurm.env, capture_output=True, text=True, timeout=120)
@@ -155,6 +156,7 @@ def test_inside_a_job_nobody_needs_to_ask_for_srun(slurm):
         assert tree.attrs["complete"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_ends_the_step(slurm):
     run = slurm.start("net", "run", "--launcher", "srun", *ENDLESS, "-o", "long.nc")
     assert wait_for(lambda: samples_in(slurm.cwd / "long.run") > 1000 or run.poll() is not None)
@@ -165,6 +167,7 @@ def test_ctrl_c_saves_and_ends_the_step(slurm):
         assert int(tree["raw"]["n"].sum()) > 1000
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
     run = slurm.start("net", "run", "--launcher", "srun", *ENDLESS, "-o", "hurt.nc")
     assert wait_for(lambda: samples_in(slurm.cwd / "hurt.run") > 1000 or run.poll() is not None)
@@ -177,6 +180,7 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
         assert tree.attrs["stop_reason"] == "failed"
 
 
+@pytest.mark.slow
 def test_programs_of_the_bus_are_steps_of_the_job(slurm):
     """`sonde bus run --hosts` in a job: srun starts each program, whose input and output are those of its step."""
     host = socket.gethostname().split(".")[0]
@@ -248,6 +252,7 @@ def test_srun_is_told_to_start_ranks_of_a_program(slurm, mpi, inside):
         traced(slurm(*words, "--ntasks", "2", "--", load, *LOAD).expect(0).json)
 
 
+@pytest.mark.slow
 def test_an_agent_is_measured_by_ranks_and_keepers_that_srun_started(slurm):
     words = ("--agent", "while :; do sleep 0.1; done", "--period", "0.1s", "--ntasks", "2", "--budget", "24s")
     ran = slurm("noise", "run", "--launcher", "srun", *words, "-o", "noise.nc", "--json")
