@@ -36,6 +36,7 @@ PROGRAM = Path(sys.executable).with_name("sonde")
 
 # Variables that Python, the loader and libraries look at before the first command, and not again.
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "HDF5_", "OMP_", "OPENBLAS_", "MALLOC_")
+AT_FIRST = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
 REQUEST_BYTES = 1 << 17  # of one message; 200 KiB may wait in a socket
 # Programs of their own, and what looks at the user's settings when it is loaded.
 NOT_LOADED = ("sonde.power.run_job_keeper", "sonde.report.render_static")
@@ -131,10 +132,9 @@ def start(
 
     stdin: through a pipe; None: /dev/null
     """
-    ours = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
     asked = {"words": [*words], "cwd": str(cwd), "env": dict(env), "cpus": [*os.sched_getaffinity(0)]}
     request = json.dumps(asked).encode()
-    if {name: env[name] for name in env if name.startswith(AT_START)} != ours or len(request) > REQUEST_BYTES:
+    if not settled(env) or len(request) > REQUEST_BYTES:
         return None
     pipes = [os.pipe() for _ in range(3)]
     if stdin is None:
@@ -147,6 +147,14 @@ def start(
     for file in theirs:
         os.close(file)
     return Forked(*(read for read, _ in pipes))
+
+
+def settled(env: Mapping[str, str]) -> bool:
+    """Whether a process with this environment starts as the server did: as this one, or as this one is by now, since
+    netCDF4 sets HDF5_PLUGIN_PATH when it is loaded, here and in the server.
+    """
+    names = {name for name in (*env, *AT_FIRST, *os.environ) if name.startswith(AT_START)}
+    return all(env.get(name) in (AT_FIRST.get(name), os.environ.get(name)) for name in names)
 
 
 def _feed(pipe: int, data: bytes) -> None:

@@ -423,6 +423,29 @@ def test_what_is_of_servers_started_here_is_refused_beside_one_that_runs_already
     assert f"--server and {option} were both given" in error["what"]
 
 
+@pytest.fixture(scope="module")
+def silenced(tmp_path_factory):
+    """By whether their server was named: shell, where the server listens, and outcome of runs whose server was stopped.
+
+    They are under way at once: each gives its server 10 s to answer.
+    """
+    made = {named: shell(tmp_path_factory.mktemp("silenced"), None) for named in (True, False)}
+    shells = {named: next(one) for named, one in made.items()}
+    with stored(shells[True], "data=memory", "kv=memory") as (child, listen):
+        words = ("store", "run", *ENDLESS, "-o", "a.nc", "--json")
+        runs = {True: shells[True].start(*words, "--server", listen), False: shells[False].start(*words)}
+        for named, sonde in shells.items():
+            under_way(sonde)
+            os.kill(child.pid if named else servers(sonde)[0], signal.SIGSTOP)
+        try:
+            ended = {named: finish(process) for named, process in runs.items()}
+        finally:
+            os.kill(child.pid, signal.SIGCONT)
+    yield {True: (shells[True], listen, ended[True]), False: (shells[False], "127.0.0.1:", ended[False])}
+    for one in made.values():
+        next(one, None)
+
+
 class TestEndings:
     def test_ctrl_c_saves_what_there_is(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
@@ -513,22 +536,12 @@ class TestEndings:
         assert sonde.left() == []
 
     @pytest.mark.parametrize("named", [True, False])
-    def test_a_server_that_is_stopped_ends_the_run_and_is_named(self, sonde, named):
+    def test_a_server_that_is_stopped_ends_the_run_and_is_named(self, silenced, named):
         """It answers nothing and refuses nothing, as one whose host hangs."""
-        with stored(sonde, "data=memory", "kv=memory") as (child, listen):
-            where = ("--server", listen) if named else ()
-            process = sonde.start("store", "run", *ENDLESS, *where, "-o", "a.nc", "--json")
-            under_way(sonde)
-            (server,) = [child.pid] if named else [pid for pid in servers(sonde) if pid != child.pid]
-            os.kill(server, signal.SIGSTOP)
-            try:
-                ran = finish(process).expect(3)
-            finally:
-                if named:
-                    os.kill(server, signal.SIGCONT)
-        error = json.loads(ran.out)["error"]
+        sonde, listen, ran = silenced[named]
+        error = json.loads(ran.expect(3).out)["error"]
         assert error["code"] == "store.server_silent"
-        assert f"server {listen if named else '127.0.0.1:'}" in error["what"]
+        assert f"server {listen}" in error["what"]
         assert "stopped answering after" in error["what"]
         assert "a.nc" in error["hint"]
         with library.open(sonde.cwd / "a.nc") as tree:
