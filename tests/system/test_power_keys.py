@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde._bus import caps
+from sonde_shell import Typed
 
 from power_daemons import DAEMON, Daemon, Rapl, make_bus, powerd, until
 from sonde.bus.client import implementations
@@ -27,7 +26,6 @@ pytestmark = [
         not {"node-manager", "system-manager"} <= set(ROLES), reason="this build lacks a manager"
     ),
 ]
-SONDE = Path(sys.executable).with_name("sonde")
 
 
 @pytest.fixture
@@ -38,20 +36,18 @@ def started(tmp_path: Path) -> Iterator[list[Daemon]]:
         one.end()
 
 
-def run(folder: Path, *words: str, identity: str = "") -> tuple[int, dict[str, Any]]:
-    environment = {**os.environ, "SONDE_BUS_IDENTITY": identity}
-    done = subprocess.run(
-        [SONDE, *words, "--json"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
-    )
-    return done.returncode, json.loads(done.stdout)
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("over", WITH_KEYS)
-def test_roles_share_one_profile_and_the_operator_orders(tmp_path: Path, started: list[Daemon], over: str):
-    assert run(tmp_path, "bus", "keys", "init", "keys")[0] == 0
+def test_roles_share_one_profile_and_the_operator_orders(
+    tmp_path: Path, started: list[Daemon], typed: Typed, over: str
+):
+    def run(*words: str, identity: str = "") -> tuple[int, dict[str, Any]]:
+        told = typed(*words, "--json", SONDE_BUS_IDENTITY=identity)
+        return told.code, told.json
+
+    assert run("bus", "keys", "init", "keys")[0] == 0
     for role in ("node-manager", "system-manager", "monitor", "operator"):
-        assert run(tmp_path, "bus", "keys", "add", "keys", role, "--role", role)[0] == 0
+        assert run("bus", "keys", "add", "keys", role, "--role", role)[0] == 0
     make_bus(tmp_path, over)
     plain = (tmp_path / "bus.xml").read_text()
     own = '><security folder="keys" identity="operator"/></profile></sonde'
@@ -72,16 +68,16 @@ def test_roles_share_one_profile_and_the_operator_orders(tmp_path: Path, started
     started[1].said("leading")
     until(lambda: tree.cap_w == 170, "all of the budget is lent")
 
-    code, told = run(tmp_path, "power", "status", "--config", str(config))
+    code, told = run("power", "status", "--config", str(config))
     assert (code, [node["node"] for node in told["nodes"]]) == (0, ["n1"])
-    assert run(tmp_path, "power", "set-budget", "120W", "--config", str(config))[0] == 0
+    assert run("power", "set-budget", "120W", "--config", str(config))[0] == 0
     assert tree.cap_w <= 120
 
     # A monitor's keys do not do for an order, and an identity that is not there for nothing.
     words = ("power", "set-budget", "160W", "--config", str(config))
-    code, told = run(tmp_path, *words, identity="monitor")
+    code, told = run(*words, identity="monitor")
     assert code == 3, told
     assert tree.cap_w <= 120
-    code, told = run(tmp_path, *words, identity="nobody")
+    code, told = run(*words, identity="nobody")
     assert (code, told["error"]["code"][:4]) in ((2, "bus."), (3, "bus.")), told
     assert tree.cap_w <= 120
