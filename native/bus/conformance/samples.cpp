@@ -149,7 +149,8 @@ void best_effort(Scene& scene) {
     for (auto& seen : take(*reader)) got.push_back(std::move(seen));
     if (k % 10 == 0) pause(1e-3);
   }
-  for (auto& seen : take(*reader, 1, 1)) got.push_back(std::move(seen));
+  if (got.size() < 500)
+    for (auto& seen : take(*reader, 1, 1)) got.push_back(std::move(seen));
   expect(!got.empty(), "none of 500 samples came");
   for (std::size_t k = 0; k < got.size(); ++k) {
     expect(got[k].whole, "a sample was changed on its way");
@@ -456,7 +457,7 @@ void liveliness(Scene& scene) {
   const auto a = scene.open(), b = scene.open();
   Qos qos;
   qos.liveliness = Liveliness::manual_by_topic;
-  qos.lease_s = 1;
+  qos.lease_s = 0.5;
   auto writer = Scene::writer(a, scene.topic("alive"), qos);
   auto reader = Scene::reader(b, scene.topic("alive"), qos);
   Scene::matched(*writer);
@@ -466,14 +467,14 @@ void liveliness(Scene& scene) {
   // Counted where this process had the time to assert in, which is not this suite's to choose.
   const std::int64_t lost_before = reader->status().liveliness_lost;
   std::int64_t last = now_ns(), longest = 0;
-  for (int k = 0; k < 50; ++k) {
+  for (int k = 0; k < 30; ++k) {
     pause(0.05);
     writer->assert_liveliness();
     const std::int64_t now = now_ns();
     longest = std::max(longest, now - last);
     last = now;
   }
-  if (longest < 400'000'000)
+  if (longest < 200'000'000)
     expect(reader->status().alive == 1 && reader->status().liveliness_lost == lost_before,
            "a writer that asserts its liveliness in time is not alive for the reader");
   expect(until([&] { return reader->status().alive == 0; }),
@@ -489,11 +490,11 @@ void liveliness(Scene& scene) {
          }),
          "a writer that writes again is not alive for the reader");
   Qos automatic;
-  automatic.lease_s = 0.5;
+  automatic.lease_s = 0.3;
   auto steady = Scene::writer(a, scene.topic("steady"), automatic);
   auto watches = Scene::reader(b, scene.topic("steady"), automatic);
   Scene::matched(*watches);
-  pause(2);
+  pause(1);
   expect(watches->status().matched == 1, "a writer whose liveliness is automatic is no longer matched");
   expect(until([&] { return watches->status().alive == 1; }), "a writer whose liveliness is automatic is not alive");
 }
@@ -501,17 +502,17 @@ void liveliness(Scene& scene) {
 void lifespans(Scene& scene) {
   const auto a = scene.open(), b = scene.open();
   Qos brief = local();
-  brief.lifespan_s = 0.3;
+  brief.lifespan_s = 0.1;
   auto writer = Scene::writer(a, scene.topic("span"), brief), lasting = Scene::writer(a, scene.topic("span"), local());
   need(writer->write(plain(1, 1)), "write");
   need(lasting->write(plain(1, 2)), "write");
-  pause(1);
+  pause(0.4);
   auto reader = Scene::reader(b, scene.topic("span"), local());
   Scene::matched(*reader, 2);
-  const auto got = take(*reader, 2, 1);
+  const auto got = take(*reader, 2, 0.5);
   expect(got.size() == 1 && got[0].writer == 2,
          got.empty() ? "the sample without lifespan did not come"
-                     : "a sample came 1 s after it was written with a lifespan of 0.3 s");
+                     : "a sample came 0.4 s after it was written with a lifespan of 0.1 s");
 }
 
 void owners(Scene& scene) {
@@ -556,17 +557,29 @@ void best_effort_owners(Scene& scene) {
   Scene::matched(*one);
   Scene::matched(*two);
   // Any sample may be lost: what is to be heard is written until it is.
+  const auto within = [](const Seen& seen, std::uint32_t from) {
+    return seen.info.has_data && seen.number >= from && seen.number < from + 1000;
+  };
   const auto hears = [&](Writer& writer, std::uint32_t from) {
     for (std::uint32_t k = 0; k < 200; ++k) {
       need(writer.write(keyed("n", from + k)), "write");
       for (const Seen& seen : take(*reader, 1, 0.1))
-        if (seen.info.has_data && seen.number >= from && seen.number < from + 200) return true;
+        if (within(seen, from)) return true;
     }
     return false;
   };
   expect(hears(*two, 1000), "the strong owner is not heard");
-  expect(!hears(*one, 2000), "a weaker owner is heard");
-  expect(hears(*two, 3000), "the strong owner is no longer heard");
+  // What the strong owner writes after a sample of the weaker one comes after it: there is nothing left to wait for.
+  std::uint32_t heard = 0;
+  for (std::uint32_t k = 0; k < 200 && heard < 20; ++k) {
+    need(one->write(keyed("n", 2000 + k)), "write");
+    need(two->write(keyed("n", 3000 + k)), "write");
+    for (const Seen& seen : take(*reader, 1, 0.1)) {
+      expect(!within(seen, 2000), "a weaker owner is heard");
+      heard += within(seen, 3000);
+    }
+  }
+  expect(heard >= 20, "the strong owner is no longer heard");
   two.reset();
   expect(hears(*one, 4000), "after the strong owner was closed the weaker is not heard");
 }
@@ -934,7 +947,7 @@ void reopen(Scene& scene) {
         fd = entries_of("/proc/self/fd"), task = entries_of("/proc/self/task");
         return fd <= descriptors && task <= tasks;
       },
-      10);
+      patience_s / 3);
   expect(back, "opened and closed 50 times: " + std::to_string(fd) + " descriptors and " + std::to_string(task) +
                    " threads, where there were " + std::to_string(descriptors) + " and " + std::to_string(tasks));
 }

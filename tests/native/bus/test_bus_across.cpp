@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "../claimed.hpp"
 #include "bus/bus.hpp"
 #include "bus/cdr.hpp"
 #include "core/clock.hpp"
@@ -83,7 +84,8 @@ std::vector<Keys> all_keys() {
 
 Profile profile_of() {
   Profile profile;
-  profile.domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 3) % 200;
+  static const std::uint32_t domain = claimed::domain();
+  profile.domain = domain;
   profile.participant = "across";
   return profile;
 }

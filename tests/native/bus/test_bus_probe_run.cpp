@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../claimed.hpp"
 #include "bus/implementation.hpp"
 #include "bus/probe/agent.hpp"
 #include "bus/probe/options.hpp"
@@ -358,7 +359,7 @@ TEST_CASE("bus probe run: what a profile says is recorded and what stays on a ho
     return;
   }
   const Folder folder;
-  const std::string domain = std::to_string(10 + static_cast<std::uint32_t>(::getpid()) % 90);
+  const std::string domain = std::to_string(claimed::domain());
   const auto profile = [&](const std::string& name, const std::string& what) {
     return "<profile name=\"" + name + "\" domain=\"" + domain + "\" unprotected=\"yes\">" + what + "</profile>";
   };
@@ -464,7 +465,7 @@ TEST_CASE(
     return;
   }
   const Folder folder;
-  const std::string domain = std::to_string(10 + static_cast<std::uint32_t>(::getpid()) % 90);
+  const std::string domain = std::to_string(claimed::domain());
   // All name the first: it meets all, and they do not meet each other.
   std::ofstream(folder.path + "/hub.xml") << "<sonde-bus version=\"1\"><profile name=\"hub\" domain=\"" << domain
                                           << "\"><discovery kind=\"peers\" peers=\"127.0.0.1\"/></profile></sonde-bus>";

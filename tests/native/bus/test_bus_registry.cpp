@@ -243,7 +243,8 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
   CHECK(has(nothing.error().what, "gave nothing"));
   const auto told = Bus::open(on_domain(3), "mock");
   REQUIRE(!told);
-  CHECK(has(told.error().what, "participant sonde-native-tests-" + std::to_string(getpid())));
+  CHECK(has(told.error().what,
+            "participant " + std::string(program_invocation_short_name) + "-" + std::to_string(getpid())));
   auto bus = Bus::open(on_domain(0), "mock");
   REQUIRE(bus);
   const auto type = structure("t", {{"x", primitive(Kind::octet), false, ""}});

@@ -29,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../claimed.hpp"
 #include "bus/typed.hpp"
 #include "core/clock.hpp"
 #include "power/messages.hpp"
@@ -233,7 +234,7 @@ TEST_CASE(
     "two system managers as processes: a budget, a shed, a kill -9 and a takeover, and the sum of caps within the "
     "budget all the time") {
   const Folder folder;
-  const auto domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 101) % 200;
+  const auto domain = claimed::domain();
   folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" + std::to_string(domain) +
                               "\"/></sonde-bus>");
   constexpr double lease_s = 2;
@@ -399,8 +400,7 @@ TEST_CASE(
 TEST_CASE("a system manager that cannot be one says why, and ends with 2 or 3") {
   const Folder folder;
   folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" +
-                              std::to_string(20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 102) % 200) +
-                              "\"/></sonde-bus>");
+                              std::to_string(claimed::domain()) + "\"/></sonde-bus>");
   const auto run = [&](const std::string& more, const std::string& code) {
     const std::string path =
         folder.write("c.toml", "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path +

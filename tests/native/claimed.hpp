@@ -1,0 +1,84 @@
+#pragma once
+// What test programs of one machine must not share: DDS domains and ports. A claim is a name in the abstract namespace
+// of Unix sockets, which ends with its process however that ends, and reaches as far as a network namespace does.
+
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "core/clock.hpp"
+
+namespace sonde::claimed {
+
+/// The descriptor that holds the claim; -1: another has it.
+inline int try_claim(const std::string& what) {
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  REQUIRE(fd >= 0);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string text = "sonde-test-" + what;
+  REQUIRE(text.size() + 1 < sizeof name.sun_path);
+  std::memcpy(name.sun_path + 1, text.data(), text.size());
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&name),
+             static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())) == 0)
+    return fd;
+  ::close(fd);
+  return -1;
+}
+
+inline std::uint32_t number(const std::string& what, std::uint32_t first, std::uint32_t count,
+                            bool (*usable)(std::uint32_t)) {
+  static std::uint32_t next = static_cast<std::uint32_t>(::getpid()) * 7;  // far from those of the process before
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const std::uint32_t one = first + next++ % count;
+    const int fd = try_claim(what + std::to_string(one));
+    if (fd < 0) continue;
+    if (usable(one)) return one;
+    ::close(fd);
+  }
+  FAIL("others have every ", what);
+  return first;
+}
+
+/// A DDS domain for this process alone, until it ends. Each call gives another.
+inline std::uint32_t domain() {
+  return number("domain-", 20, 200, [](std::uint32_t) { return true; });
+}
+
+/// A UDP port below those that the kernel gives away, likewise.
+inline std::uint16_t port() {
+  return static_cast<std::uint16_t>(number("port-", 20'000, 10'000, [](std::uint32_t one) {
+    const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET, address.sin_port = htons(static_cast<std::uint16_t>(one));
+    const bool free = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    return free;
+  }));
+}
+
+/// Holds what there is one of on a machine; waits for others that have it.
+class Alone {
+ public:
+  explicit Alone(const std::string& what) {
+    const double until = now_s() + 120;
+    while ((fd_ = try_claim(what)) < 0 && now_s() < until) sleep_until(now_s() + 10e-3);
+    REQUIRE_MESSAGE(fd_ >= 0, "others kept ", what);
+  }
+  ~Alone() { ::close(fd_); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace sonde::claimed
