@@ -255,8 +255,8 @@ Result<void> Keeper::place(const std::vector<int>& cpus) {
   return answer ? Result<void>() : answer.error();
 }
 
-Result<Usage> Keeper::usage() {
-  auto answer = ask(Packer().put(Request::usage).text(), 15);
+Result<Usage> Keeper::usage(double deadline_s) {
+  auto answer = ask(Packer().put(Request::usage).text(), deadline_s);
   if (!answer) return answer.error();
   Usage u;
   std::uint32_t drives = 0, pids = 0;

@@ -120,8 +120,9 @@ class Keeper {
   /// starts; none means all. Errors: noise.agent_bad_cpus, agent_not_permitted.
   Result<void> place(const std::vector<int>& cpus);
 
-  /// Looks through /proc: milliseconds on a node with many processes, so not while something is being timed.
-  Result<Usage> usage();
+  /// Looks through /proc: milliseconds on a node with many processes, so not while something is being timed. A keeper
+  /// that does not answer within `deadline_s` is ended with its agent. Error: noise.agent_keeper_silent.
+  Result<Usage> usage(double deadline_s = 15);
 
   /// Ends the agent, if there is one, and the keeper. Never fails; a second call does nothing.
   void dismiss();

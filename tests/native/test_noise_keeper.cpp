@@ -209,17 +209,22 @@ TEST_CASE("an agent that ends at once is told with its status and its last words
   const Marked mark;
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  const auto done = keeper->start(spec_of("echo cannot read its config >&2; sleep 1000 & exit 3"));
+  const auto ends = [](const std::string& command) {
+    AgentSpec spec = spec_of(command);
+    spec.ready = "for:10";  // longer than a busy machine takes to begin it
+    return spec;
+  };
+  const auto done = keeper->start(ends("echo cannot read its config >&2; sleep 1000 & exit 3"));
   REQUIRE_FALSE(done);
   CHECK(done.error().code == "noise.agent_ended");
   CHECK(done.error().what.find("exit status 3") != std::string::npos);
   CHECK(done.error().hint.find("cannot read its config") != std::string::npos);
   CHECK(mark.left().empty());  // nor what it left
 
-  const auto well = keeper->start(spec_of("true"));
+  const auto well = keeper->start(ends("true"));
   REQUIRE_FALSE(well);
   CHECK(well.error().what.find("exit status 0") != std::string::npos);
-  const auto missing = keeper->start(spec_of("exec /proc/nonexistent/agent"));
+  const auto missing = keeper->start(ends("exec /proc/nonexistent/agent"));
   REQUIRE_FALSE(missing);
   CHECK(missing.error().hint.find("PATH") != std::string::npos);
   CHECK(missing.error().hint.find("/proc/nonexistent/agent") != std::string::npos);
@@ -580,7 +585,7 @@ TEST_CASE("a keeper that does not answer is ended with its agent, and in which s
   spec.ready_deadline_s = 0.5;
   REQUIRE(keeper->start(spec));
   ::kill(keeper->pid(), SIGSTOP);
-  const auto done = keeper->usage();
+  const auto done = keeper->usage(0.2);
   REQUIRE_FALSE(done);
   CHECK(done.error().code == "noise.agent_keeper_silent");
   CHECK(holds(done.error().what, "did not answer in time (state T) and was ended"));

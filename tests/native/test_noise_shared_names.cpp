@@ -26,13 +26,15 @@ TEST_CASE("names below /dev/shm among a process's mappings; those that are gone 
 }
 
 // Between open and read of /proc/…/maps the process may go, and its parent wait for it: the read then fails with ESRCH.
-TEST_CASE("a process that ends while its mappings are read has none, and is no reason to end oneself") {
+namespace {
+
+void read_mappings_of_processes_that_end(int processes) {
   struct sigaction ignored{}, before{};
   ignored.sa_handler = SIG_IGN;  // nobody waits for them: they are gone at once
   ::sigaction(SIGCHLD, &ignored, &before);
   SharedNames names;
   names.begin();
-  for (int k = 0; k < 1000; ++k) {
+  for (int k = 0; k < processes; ++k) {
     Process brief;
     brief.pid = ::fork();
     REQUIRE(brief.pid >= 0);
@@ -44,6 +46,15 @@ TEST_CASE("a process that ends while its mappings are read has none, and is no r
     while (::kill(brief.pid, 0) == 0);
   }
   ::sigaction(SIGCHLD, &before, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a process that ends while its mappings are read has none, and is no reason to end oneself") {
+  read_mappings_of_processes_that_end(100);
+}
+TEST_CASE("a thousand processes that end while their mappings are read have none" * doctest::test_suite("soak")) {
+  read_mappings_of_processes_that_end(1000);
 }
 
 TEST_CASE("what an agent mapped and left is removed, unless another still maps it") {

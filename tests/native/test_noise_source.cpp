@@ -218,7 +218,7 @@ TEST_CASE("a clock that is set back does not stop the source for that long") {
   clock.end = 0;
   int left = 8;
   auto array = Footprint::make(100);
-  Pieces pieces(1.0);
+  Pieces pieces(100.0);
   std::vector<double> begins;
   run_source(asked(0.01, 1), Grid(s, 0), clock, *array, pieces, [&](const Burst& b, const SourceTotals&) {
     begins.push_back(b.begin);
