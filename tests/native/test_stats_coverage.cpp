@@ -17,8 +17,8 @@ using namespace sonde::stats;
 
 namespace {
 
-constexpr std::size_t samples = 40;  // in an epoch
-constexpr int runs = 1500;
+constexpr std::size_t samples = 40;    // in an epoch
+constexpr int few = 250, many = 1500;  // runs: of each check, and of the soak
 
 struct Normal {
   sonde::Random random;
@@ -70,7 +70,7 @@ void ticks(Normal& z, std::vector<double>& x) {
   for (std::size_t i = 0; i < samples; ++i) x.push_back(std::round(std::exp(0.5 * z()) * 10) / 10);
 }
 
-int covered(const Generator& add, double truth, int epochs, double p, std::uint64_t seed) {
+int covered(const Generator& add, double truth, int epochs, double p, std::uint64_t seed, int runs) {
   Normal z{sonde::Random(seed)};
   int count = 0;
   for (int run = 0; run < runs; ++run) {
@@ -87,12 +87,14 @@ int covered(const Generator& add, double truth, int epochs, double p, std::uint6
 }
 
 /// Chances of so few, and of so many, were the coverage 0.95.
-double chance_below(int count) { return binomial_cdf(static_cast<std::uint64_t>(count), runs, 0.95); }
-double chance_above(int count) { return 1 - binomial_cdf(static_cast<std::uint64_t>(count - 1), runs, 0.95); }
+double chance_below(int count, int runs) {
+  return binomial_cdf(static_cast<std::uint64_t>(count), static_cast<std::uint64_t>(runs), 0.95);
+}
+double chance_above(int count, int runs) {
+  return 1 - binomial_cdf(static_cast<std::uint64_t>(count - 1), static_cast<std::uint64_t>(runs), 0.95);
+}
 
-}  // namespace
-
-TEST_CASE("the 95 % interval of the median covers it in 95 % of runs") {
+void median_is_covered(int runs) {
   const double high = normal_quantile(0.5 / 0.7);  // the median of the shifted series lies within the lower level
   struct Row {
     const char* name;
@@ -105,21 +107,33 @@ TEST_CASE("the 95 % interval of the median covers it in 95 % of runs") {
                          Row{"level shift", level_shift, high, 30}, Row{"level shift", level_shift, high, 60},
                          Row{"random level", random_level, 1, 12}, Row{"random level", random_level, 1, 40},
                          Row{"two epochs", iid, 1, 2}, Row{"five epochs", random_level, 1, 5}}) {
-    const int count = covered(row.add, row.truth, row.epochs, 0.5, 20261120);
-    CHECK_MESSAGE(chance_below(count) > 0.005, row.name, ", ", row.epochs, " epochs: ", count, " of ", runs);
-    CHECK_MESSAGE(chance_above(count) > 0.005, row.name, ", ", row.epochs, " epochs: ", count, " of ", runs);
+    const int count = covered(row.add, row.truth, row.epochs, 0.5, 20261120, runs);
+    CHECK_MESSAGE(chance_below(count, runs) > 0.005, row.name, ", ", row.epochs, " epochs: ", count, " of ", runs);
+    CHECK_MESSAGE(chance_above(count, runs) > 0.005, row.name, ", ", row.epochs, " epochs: ", count, " of ", runs);
   }
 }
 
-TEST_CASE("with ties the interval covers more than stated, never less") {
-  CHECK(chance_below(covered(ticks, 1, 20, 0.5, 5)) > 0.005);
+void ties_are_covered(int runs) { CHECK(chance_below(covered(ticks, 1, 20, 0.5, 5, runs), runs) > 0.005); }
+
+void other_quantiles_are_covered(int runs) {
+  const double z95 = normal_quantile(0.95);
+  CHECK(chance_below(covered(iid, std::exp(0.5 * z95), 20, 0.95, 1, runs), runs) > 0.005);
+  CHECK(chance_below(covered(iid, std::exp(-0.5 * z95), 20, 0.05, 2, runs), runs) > 0.005);
+  CHECK(chance_below(covered(ar9, std::exp(0.5 * normal_quantile(0.25)), 30, 0.25, 3, runs), runs) > 0.005);
 }
 
-TEST_CASE("intervals of other quantiles do not cover less than stated") {
-  const double z95 = normal_quantile(0.95);
-  CHECK(chance_below(covered(iid, std::exp(0.5 * z95), 20, 0.95, 1)) > 0.005);
-  CHECK(chance_below(covered(iid, std::exp(-0.5 * z95), 20, 0.05, 2)) > 0.005);
-  CHECK(chance_below(covered(ar9, std::exp(0.5 * normal_quantile(0.25)), 30, 0.25, 3)) > 0.005);
+}  // namespace
+
+TEST_CASE("the 95 % interval of the median covers it in 95 % of runs") { median_is_covered(few); }
+TEST_CASE("with ties the interval covers more than stated, never less") { ties_are_covered(few); }
+TEST_CASE("intervals of other quantiles do not cover less than stated") { other_quantiles_are_covered(few); }
+
+TEST_SUITE("soak") {
+  TEST_CASE("the 95 % interval of the median covers it in 95 % of 1500 runs") { median_is_covered(many); }
+  TEST_CASE("with ties the interval covers more than stated in 1500 runs") { ties_are_covered(many); }
+  TEST_CASE("intervals of other quantiles do not cover less than stated in 1500 runs") {
+    other_quantiles_are_covered(many);
+  }
 }
 
 TEST_CASE("why not medians of epochs: their interval misses the median of a series whose level shifts") {
