@@ -218,7 +218,6 @@ def serve(requests: socket.socket) -> None:
                 return
             for given in files[:3]:
                 os.close(given)
-            os.write(files[3], f"{pid}\n".encode())
             process = os.pidfd_open(pid)
             running[process] = pid, files[3]
             poll.register(process, select.POLLIN)
@@ -227,6 +226,7 @@ def serve(requests: socket.socket) -> None:
 def become(request: dict, files: list[int]) -> None:
     """Makes this process what a shell would have started."""
     os.setsid()
+    os.write(files[3], f"{os.getpid()}\n".encode())  # only now may a signal be sent to its group
     for number in range(3):
         os.dup2(files[number], number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
