@@ -2,7 +2,8 @@
 
     check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
     system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
-    test-all  what is left for CI: the other MPI, tests marked slow, C++ unit tests under ASan and UBSan
+    test-all  what is left for CI: the other MPI, tests marked slow, C++ unit tests under ASan and UBSan, each C++
+              header compiled alone
     soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, TSan, each system test file
               three times beside a busy machine. Ends with a table of campaign, cases, failures
 
@@ -97,6 +98,11 @@ def sanitized(name: str, preset: str, *words: str) -> Part:
     return Part(name, (("cmake", "--preset", preset), build, run))
 
 
+def headers() -> Part:
+    """Each C++ header compiled alone (native/cmake/SondeHeaders.cmake); gates.py reads alone those that changed."""
+    return Part("C++ headers", (("cmake", "--build", "build/Release", "--target", "sonde-headers"),))
+
+
 def check() -> list[Lane]:
     functions = pytest("Python unit tests", "not slow and not soak", *FUNCTIONS, jobs=COMPUTING)
     return [[Part("gates", ((sys.executable, "tests/gates.py"),)), functions], [native("C++ unit tests")]]
@@ -125,7 +131,7 @@ def test_all() -> list[Lane]:
             ),
             pytest("slow tests, alone", "slow and alone and not soak", jobs=0, SONDE_TEST_MPI=chosen),
         ],
-        [sanitized("C++ unit tests under ASan and UBSan", "asan")],
+        [sanitized("C++ unit tests under ASan and UBSan", "asan"), headers()],
     ]
 
 
