@@ -187,37 +187,39 @@ def test_with_time_for_all_rooms_noise_says_how_sensitive_the_machine_is(sonde_m
     assert sonde_mpi.left() == []
 
 
+NOWHERE = "/nonexistent/mpi"
+
+
+@pytest.fixture(scope="module")
+def without_mpi(tmp_path_factory) -> Iterator[Surveyed]:
+    for made in shell(tmp_path_factory.mktemp("survey"), None):
+        yield survey(made, "--budget", "15s", SONDE_MPI=NOWHERE)
+
+
 class TestNoMpi:
-    WHERE = "/nonexistent/mpi"
-
-    @pytest.fixture(scope="class")
-    def surveyed(self, tmp_path_factory) -> Iterator[Surveyed]:
-        for made in shell(tmp_path_factory.mktemp("survey"), None):
-            yield survey(made, "--budget", "15s", SONDE_MPI=self.WHERE)
-
-    def test_survey_skips_rooms_and_says_why(self, surveyed):
-        told = " ".join(surveyed.out.split())
-        assert f"in {3 - len(late(surveyed.told))} of 6 rooms" in told
+    def test_survey_skips_rooms_and_says_why(self, without_mpi):
+        told = " ".join(without_mpi.out.split())
+        assert f"in {3 - len(late(without_mpi.told))} of 6 rooms" in told
         for room in ("net", "noise", "io"):
-            assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
+            assert f"{room}: skipped: '{NOWHERE}' is not an mpirun" in told
         assert "store Object write, 4 KiB: " in told or "store" in late(
-            surveyed.told
+            without_mpi.told
         )  # which needs no MPI, and has the time of the others
-        assert (surveyed.shell.cwd / "here" / "report.html").is_file()
+        assert (without_mpi.shell.cwd / "here" / "report.html").is_file()
 
-    def test_survey_as_json(self, surveyed):
-        rooms = surveyed.told["rooms"]
+    def test_survey_as_json(self, without_mpi):
+        rooms = without_mpi.told["rooms"]
         assert [room["room"] for room in rooms] == ["net", "noise", "io", "store", "bus", "power"]
         for room in rooms[:3]:
-            assert self.WHERE in room["skipped"]
+            assert NOWHERE in room["skipped"]
             assert room["dataset"] == []
         for room in rooms[3:]:
-            if room["room"] not in late(surveyed.told):
+            if room["room"] not in late(without_mpi.told):
                 assert room["skipped"] is None
                 assert room["dataset"] == [f"here/{room['room']}.nc"]
 
     def test_check_is_no_finding(self, sonde):
-        ran = sonde("check", "--budget", "8s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)
+        ran = sonde("check", "--budget", "8s", "--color", "never", SONDE_MPI=NOWHERE).expect(0)
         assert "skipped" in ran.out
         assert "would drain" not in ran.out
 
