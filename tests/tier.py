@@ -39,6 +39,7 @@ FUNCTIONS = (
     "tests/test_architecture.py",
     "tests/test_gates.py",
     "tests/test_native_includes.py",
+    "tests/test_native_run.py",
     "tests/test_pages.py",
 )
 PROGRAMS = ("tests/system", "tests/mpi")
@@ -88,13 +89,13 @@ def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
 
 
 def native(name: str, *words: str) -> Part:
-    return Part(name, (("build/Release/bin/sonde-native-tests", *words),))
+    return Part(name, ((sys.executable, "tests/native/run.py", "--", *words),))
 
 
 def sanitized(name: str, preset: str, *words: str) -> Part:
     """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
-    build = ("cmake", "--build", "--preset", preset, "--target", "sonde-native-tests")
-    run = (f"build/{preset}/bin/sonde-native-tests", *words)
+    build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
+    run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
     return Part(name, (("cmake", "--preset", preset), build, run))
 
 
@@ -105,7 +106,10 @@ def headers() -> Part:
 
 def check() -> list[Lane]:
     functions = pytest("Python unit tests", "not slow and not soak", *FUNCTIONS, jobs=COMPUTING)
-    return [[Part("gates", ((sys.executable, "tests/gates.py"),)), functions], [native("C++ unit tests")]]
+    return [
+        [Part("gates", ((sys.executable, "tests/gates.py"),)), functions],
+        [native("C++ unit tests", "-tse=soak")],
+    ]
 
 
 def system() -> list[Lane]:

@@ -19,7 +19,7 @@ def rows() -> list[dict]:
             "value": steps,
             "ci": None,
             "met": steps == N - 1,
-            "note": "rounds of disjoint pairs; both directions within a step. tests/native/test_pairing.cpp holds "
+            "note": "rounds of disjoint pairs; both directions within a step. tests/native/core/test_pairing.cpp holds "
             "that every pair meets once",
         }
     ]

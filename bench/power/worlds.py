@@ -13,27 +13,32 @@ from pathlib import Path
 
 from bench.rows import Row, row
 
-TESTS = Path("build/Release/bin/sonde-native-tests")
+PROGRAMS = Path("build/Release/bin")
 STEPS = 10_000
-# What is simulated, the test's name, how many worlds.
+# What is simulated, the program and the name of its test, how many worlds.
 WORLDS = {
-    "ledgers, policies and leases": ("ten thousand policy steps with loss*", 1000),
-    "whole system managers, disks and standbys": ("ten thousand steps of system managers*", 400),
+    "ledgers, policies and leases": ("sonde-test-power", "ten thousand policy steps with loss*", 1000),
+    "whole system managers, disks and standbys": (
+        "sonde-test-powerd",
+        "ten thousand steps of system managers*",
+        400,
+    ),
 }
 
 
 def rows() -> list[Row]:
     """Rows of this bench."""
     out = []
-    for what, (name, worlds) in WORLDS.items():
+    for what, (program, name, worlds) in WORLDS.items():
+        tests = PROGRAMS / program
         full = f"{what}: sum of caps, share of the budget, at most at any instant"
         bar = f"<= 1 in >= {STEPS} random steps"
-        if not os.access(TESTS, os.X_OK):
+        if not os.access(tests, os.X_OK):
             out.append(row(full, bar, None, None, None, "the C++ tests are not built here: make test"))
             continue
         first = random.randint(1000, 1_000_000_000)
         ran = subprocess.run(
-            [str(TESTS), f"-tc={name}"],
+            [str(tests), f"-tc={name}"],
             env=os.environ | {"SONDE_POWER_SEEDS": f"{first}-{first + worlds - 1}"},
             capture_output=True,
             text=True,

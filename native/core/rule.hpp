@@ -8,7 +8,7 @@
 /// A sample that is NaN or infinite is counted and otherwise ignored. Zeros and repeated values are welcome: a
 /// coarse clock makes them.
 ///
-/// Adding one: a file in native/core/rules/, a line in rules/registry.cpp, a row in tests/native/test_rules.cpp.
+/// Adding one: a file in native/core/rules/, a line in rules/registry.cpp, a row in tests/native/core/test_rules.cpp.
 
 #include <cstddef>
 #include <cstdint>

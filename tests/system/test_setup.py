@@ -344,6 +344,13 @@ class TestWhole:
         with (ready / "native/core/units.hpp").open("a") as header:
             header.write("// changed\n")
         assert "native build" in set_up(ready).stdout
+        assert "Building editable" not in (ready / "build/setup.log").read_text(), "pip was not needed"
+        assert works(ready)
+        assert set_up(ready).stdout.startswith("Set-up is in place")
+
+    def test_a_changed_test_in_cpp_is_nothing_to_who_measures(self, ready: Path) -> None:
+        with (ready / "tests/native/core/test_units.cpp").open("a") as source:
+            source.write("// changed\n")
         assert set_up(ready).stdout.startswith("Set-up is in place")
 
     def test_a_native_module_that_is_gone_comes_back(self, ready: Path) -> None:

@@ -285,7 +285,9 @@ class DbLoad final : public StoreLoad {
     return {};
   }
 
-  Op operation(Code code, Bytes data) const { return {.code = code, .space = space_, .key = "rows", .data = data}; }
+  Op operation(Code code, Bytes data) const {
+    return {.code = code, .space = space_, .key = "rows", .data = data, .into = {}};
+  }
 
   db::Blob data(std::size_t n) const {
     const Bytes bytes = piece(n).first(what_.bytes - std::min<std::size_t>(what_.bytes, row_overhead));

@@ -5,7 +5,7 @@ A line of golden.txt is one of
     epochs NAME e e …                      epoch numbers
     expect FUNCTION NAME… : a a … = v v … ~ TOL    FUNCTION of those series and arguments gives v …, each
                                            within TOL of the largest |v| of the line
-and is read by tests/native/test_stats_golden.cpp and tests/unit/core/test_stats.py.
+and is read by tests/native/core/test_stats_golden.cpp and tests/unit/core/test_stats.py.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class PeerProcess {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a Cyclone DDS test",
+      ::execl("/proc/self/exe", "sonde-test-bus", "--no-skip", "-m", "-tc=the child of a Cyclone DDS test",
               static_cast<char*>(nullptr));
       ::_exit(10);
     }

@@ -137,7 +137,7 @@ class Victim {
       ::dup2(out[1], results);
       for (const int fd : {in[0], in[1], out[0], out[1]})
         if (fd != results && fd != 0) ::close(fd);
-      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a wire test",
+      ::execl("/proc/self/exe", "sonde-test-bus", "--no-skip", "-m", "-tc=the child of a wire test",
               static_cast<char*>(nullptr));
       ::_exit(10);
     }

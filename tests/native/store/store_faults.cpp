@@ -322,7 +322,7 @@ void check_kill(Role role, const std::string& name) {
         dup2(acks[1], ack_fd);
         close(acks[1]);
       }
-      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-tc=the child of check_kill",
+      execl("/proc/self/exe", "sonde-test-store", "--no-skip", "-tc=the child of check_kill",
             static_cast<char*>(nullptr));
       _exit(10);
     }

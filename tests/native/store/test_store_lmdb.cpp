@@ -209,6 +209,10 @@ TEST_CASE("rocksdb: a full disk undoes the batch that does not fit, and no other
   if (!there_is(Role::kv, "rocksdb")) return;
   const SmallDisk disk(24u << 20);
   REQUIRE_OR_SKIP(disk.mounted);
+  // Where it is the first database of its process, an assertion of Debian's RocksDB 7.8 ends the process instead:
+  // sync_without_flush_called_ in writable_file_writer.h. Why is not known.
+  const Scratch scratch;
+  faults::open(Role::kv, "rocksdb", {{"path", scratch / "before"}}).reset();
   auto backend = faults::open(Role::kv, "rocksdb", {{"path", disk.scratch / "x"}, {"buffer", "64MiB"}});
   std::vector<std::string> acknowledged;
   std::string values(20000, 'v');

@@ -58,7 +58,7 @@ class Stopped {
     for (const auto& [name, value] : words) setenv(name, value, 1);
     pid_ = fork();
     if (pid_ == 0) {
-      execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a client that is stopped",
+      execl("/proc/self/exe", "sonde-test-store", "--no-skip", "-m", "-tc=the child of a client that is stopped",
             static_cast<char*>(nullptr));
       _exit(10);
     }

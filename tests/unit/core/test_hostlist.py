@@ -1,4 +1,4 @@
-"""The Python face of native host lists. tests/native/test_hostlist.cpp goes deeper."""
+"""The Python face of native host lists. tests/native/core/test_hostlist.cpp goes deeper."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def random(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# --- golden values, which tests/native/test_stats_golden.cpp checks in C++ as well --------------------
+# --- golden values, which tests/native/core/test_stats_golden.cpp checks in C++ as well --------------------
 
 GOLDEN = Path(__file__).parents[2] / "data" / "stats" / "golden.txt"
 

@@ -1,4 +1,4 @@
-"""The Python face of native units; errors are UsageError. tests/native/test_units.cpp goes deeper."""
+"""The Python face of native units; errors are UsageError. tests/native/core/test_units.cpp goes deeper."""
 
 from __future__ import annotations
 
