@@ -12,6 +12,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from sonde.core import distribution
@@ -21,6 +22,10 @@ from sonde.core.launch.mpirun import FLAVOURS, Mpi, Mpirun, find_mpi
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+# No test asserts a duration; on a busy machine any example may take longer than Hypothesis grants by default.
+hypothesis.settings.register_profile("sonde", deadline=None)
+hypothesis.settings.load_profile("sonde")
 
 # Where to write how long each test took and how much of it on a processor: tests/times.py.
 pytest_plugins = ["times"] if os.environ.get("SONDE_TEST_TIMES") else []
