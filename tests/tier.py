@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -43,6 +44,12 @@ FUNCTIONS = (
     "tests/test_pages.py",
 )
 PROGRAMS = ("tests/system", "tests/mpi")
+# The second compiler, which CI builds with; the newest that a distribution in use has.
+CLANGS = ("-19", "")
+SUPPRESSIONS = {
+    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
+    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0",
+}
 NO_TESTS = 5  # pytest's exit status where none was selected
 
 
@@ -96,7 +103,13 @@ def sanitized(name: str, preset: str, *words: str) -> Part:
     """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
     build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
-    return Part(name, (("cmake", "--preset", preset), build, run))
+    clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
+    compiler = (
+        (f"-DCMAKE_CXX_COMPILER={clang[0]}", f"-DCMAKE_C_COMPILER={clang[0].replace('++', '')}")
+        if clang
+        else ()
+    )
+    return Part(name, (("cmake", "--preset", preset, *compiler), build, run), SUPPRESSIONS)
 
 
 def headers() -> Part:
@@ -135,7 +148,7 @@ def test_all() -> list[Lane]:
             ),
             pytest("slow tests, alone", "slow and alone and not soak", jobs=0, SONDE_TEST_MPI=chosen),
         ],
-        [sanitized("C++ unit tests under ASan and UBSan", "asan"), headers()],
+        [sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak"), headers()],
     ]
 
 
@@ -143,7 +156,7 @@ def soak() -> list[Lane]:
     campaigns = [
         native("C++ campaigns", "-ts=soak"),
         pytest("Python campaigns", "soak", jobs=0),
-        sanitized("C++ unit tests under TSan", "tsan"),
+        sanitized("C++ unit tests under TSan", "tsan", "-tse=soak"),
         Part("clang-tidy on all sources", ((sys.executable, "tests/gates.py", "--all", "lint-c++"),)),
     ]
     return [[*campaigns, *busy_thrice()]]

@@ -32,7 +32,7 @@ if(SONDE_BUS_ENABLED)
   find_package(Threads REQUIRED)
   # What a library lacks is told when it is linked; of clang's sanitizers the program has the parts.
   set(bus_whole "")
-  if(NOT SONDE_FUZZ)
+  if(NOT (CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_FLAGS MATCHES "-fsanitize"))
     set(bus_whole -Wl,--no-undefined)
   endif()
   file(GLOB bus_sources CONFIGURE_DEPENDS bus/*.cpp bus/conformance/*.cpp)
