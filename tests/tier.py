@@ -37,11 +37,7 @@ COMPUTING, WAITING = CORES, 3 * CORES
 FUNCTIONS = (
     "tests/unit",
     "tests/cli",
-    "tests/test_architecture.py",
-    "tests/test_gates.py",
-    "tests/test_native_includes.py",
-    "tests/test_native_run.py",
-    "tests/test_pages.py",
+    *sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")),
 )
 PROGRAMS = ("tests/system", "tests/mpi")
 # The second compiler, which CI builds with; the newest that a distribution in use has.

@@ -1,0 +1,77 @@
+"""Every test is in a tier, and in no two of those that CI runs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+
+import tier
+
+MARKS = ("alone", "mpi", "slow", "soak")
+MARKED = [set(chosen) for size in range(len(MARKS) + 1) for chosen in combinations(MARKS, size)]
+
+
+def selections(lanes: list[tier.Lane]) -> list[tuple[tier.Part, str, tuple[str, ...]]]:
+    """(part, marker expression, folders and files) of the parts that are pytest's."""
+    found = []
+    for part in (part for lane in lanes for part in lane):
+        (command, *_) = part.commands
+        if "pytest" in command:
+            places = tuple(word for word in command if word.startswith("tests/"))
+            found.append((part, command[command.index("-m", command.index("pytest")) + 1], places))
+    return found
+
+
+def takes(expression: str, marks: set[str]) -> bool:
+    return Expression.compile(expression).evaluate(lambda name, **_: name in marks)
+
+
+@pytest.mark.parametrize("place", [tier.FUNCTIONS[0], tier.PROGRAMS[0]])
+@pytest.mark.parametrize("marks", MARKED, ids="-".join)
+def test_ci_runs_each_test_once_with_each_mpi(place: str, marks: set[str]):
+    first, other = 0, 0
+    for part, expression, places in selections([*tier.check(), *tier.system(), *tier.test_all()]):
+        if takes(expression, marks) and (not places or place in places):
+            if part.env.get("SONDE_TEST_MPI") == "other":
+                other += 1
+            else:
+                first += 1  # slow tests have both MPIs at once
+    assert first == (0 if "soak" in marks else 1)
+    of_functions = place in tier.FUNCTIONS
+    assert other == int("mpi" in marks and not marks & {"slow", "soak"} and not of_functions)
+
+
+def test_what_is_for_the_soak_is_in_it():
+    taken = [expression for _, expression, places in selections(tier.soak()) if not places]
+    assert any(takes(expression, {"soak"}) for expression in taken)
+
+
+def test_every_test_file_is_below_a_place_that_a_tier_names():
+    places = [tier.ROOT / place for place in (*tier.FUNCTIONS, *tier.PROGRAMS)]
+    for path in (tier.ROOT / "tests").rglob("test_*.py"):
+        assert any(path == place or place in path.parents for place in places), path
+
+
+def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(tier, "LOGS", tmp_path)
+    monkeypatch.setattr(tier, "ROOT", tmp_path)
+    good, bad = (
+        tier.Part("good", (("true",),)),
+        tier.Part("bad", (("sh", "-c", "echo broken; false"), ("true",))),
+    )
+    monkeypatch.setitem(tier.TIERS, "check", lambda: [[bad, good]])
+    assert tier.main(["check"]) == 1
+    out = capsys.readouterr().out
+    assert "broken" in out
+    assert "✗ bad" in out
+    assert "✓ good" in out
+    monkeypatch.setitem(tier.TIERS, "check", lambda: [[good]])
+    assert tier.main(["check"]) == 0
+
+
+def test_an_unknown_tier_is_refused(capsys):
+    assert tier.main(["chekc"]) == 2
+    assert "allowed: check, system, test-all, soak" in capsys.readouterr().err
