@@ -30,6 +30,25 @@ hypothesis.settings.load_profile("sonde")
 # Where to write how long each test took and how much of it on a processor: tests/times.py.
 pytest_plugins = ["times"] if os.environ.get("SONDE_TEST_TIMES") else []
 REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
+# The files that take longest, so that they begin first; `tests/times.py` says which they are.
+LONGEST = (
+    "test_noise_run",
+    "test_io_study",
+    "test_bus_security",
+    "test_store_run",
+    "test_ioload",
+    "test_io_run",
+    "test_store_commands",
+    "test_store_h5py",
+    "test_power_hardware",
+    "test_net_bad_input",
+    "test_survey",
+    "test_io_store",
+    "test_report_browser",
+    "test_io_uprobes",
+    "test_store_conformance",
+    "test_bus_hosts",
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -62,6 +81,8 @@ def lacking(marker: str) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reasons = {marker: lacking(marker) for marker in ("mpi", "browser", "root")}
+    # A process that comes to a long file last keeps the others waiting for it.
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if "mpi" in getattr(item, "fixturenames", ()):
             item.add_marker("mpi")

@@ -85,7 +85,7 @@ Lane = list[Part]  # one part after the other, beside the other lanes
 def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
     """The tests with these marks; each file in one of `jobs` processes, or all here where that is 0."""
     jobs = int(os.environ.get("SONDE_TEST_JOBS") or jobs)
-    spread = ("-n", str(jobs), "--dist", "loadfile") if jobs else ()
+    spread = ("-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder") if jobs else ()
     more = shlex.split(os.environ.get("SONDE_TEST_ARGS", ""))
     words = ("-q", "--durations=20", "--durations-min=4", *spread, "-m", marks, *more, *where)
     return Part(name, ((sys.executable, "-m", "pytest", *words),), dict(env))

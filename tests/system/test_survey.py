@@ -95,7 +95,8 @@ def test_survey_ends_with_few_lines_and_a_report(surveyed, typed):
     for name in made:
         assert name in page
         with library.open(folder / name) as tree:
-            assert tree.attrs["seed"] == 3
+            if name != "power.nc":  # nothing is drawn there
+                assert tree.attrs["seed"] == 3
             if name not in ("io.nc", "power.nc"):
                 assert tree["raw"]["n"].values.sum() > 0
     assert surveyed.shell.left() == []
