@@ -40,12 +40,12 @@ test: check ## the same, and the tests of whole programs, with one MPI
 	@deploy/setup test
 	@$(if $(use_mpi),export $(use_mpi);) $(tier) system
 
-test-all: ## what `make test` leaves to CI: the other MPI, slow tests, C++ unit tests under sanitizers
+test-all: ## what `make test` leaves to CI: the other MPI, slow tests, each C++ header alone
 	@MPI=$(or $(MPI),both) deploy/setup test
 	@export SONDE_TEST_MPI=$(flavour); $(tier) test-all
 
-soak: ## hours: campaigns, TSan, clang-tidy on all sources, system tests three times beside a busy machine
-	@MPI=$(or $(MPI),both) deploy/setup test
+soak: ## hours: campaigns, sanitizers, clang-tidy on all sources, system tests three times beside a busy machine
+	@MPI=$(or $(MPI),both) deploy/setup test soak
 	@$(tier) soak
 
 format: ## lay out all Python and C++ sources
