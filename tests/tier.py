@@ -3,8 +3,9 @@
     check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
     system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
     test-all  what is left for CI: the other MPI, tests marked slow, each C++ header compiled alone
-    soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under ASan, UBSan
-              and TSan, each system test file three times beside a busy machine. Ends with a table of campaign, cases, failures
+    soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under ASan,
+              UBSan and TSan, each system test file three times beside a busy machine. Ends with a table of campaign,
+              cases, failures
 
 Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
 where it fails. Each part's seconds and the tier's stand at the end. Exit status: 0 all passed, 1 one failed, 2 no such
