@@ -78,11 +78,8 @@ def spelling(paths: list[str]) -> list[list[str]]:
 
 
 def tidy(paths: list[str]) -> list[list[str]]:
-    """A header is read by itself; what the build leaves out has no command line there, and is left out too."""
-    built = COMPILE_COMMANDS / "compile_commands.json"
-    known = built.read_text() if built.exists() else ""
-    native = [path for path in ending(paths, ".cpp", ".hpp") if path.startswith(("native/", "tests/native/"))]
-    read = [path for path in native if path.endswith(".hpp") or f'"{ROOT / path}"' in known]
+    """With the build's own command lines; what it leaves out is read with those of its neighbours."""
+    read = [path for path in ending(paths, ".cpp", ".hpp") if path.startswith(("native/", "tests/native/"))]
     return in_turns(["clang-tidy", "--quiet", "-p", str(COMPILE_COMMANDS)], read, 3)
 
 

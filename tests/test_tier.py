@@ -75,3 +75,12 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_unknown_tier_is_refused(capsys):
     assert tier.main(["chekc"]) == 2
     assert "allowed: check, system, test-all, soak" in capsys.readouterr().err
+
+
+def test_a_part_of_pytest_that_finds_no_test_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tier, "LOGS", tmp_path)
+    monkeypatch.delenv("SONDE_TEST_ARGS", raising=False)
+    none = tier.Part("none", (("sh", "-c", "exit 5", "pytest"),))
+    assert not tier.run(none).passed
+    monkeypatch.setenv("SONDE_TEST_ARGS", "-k launch")
+    assert tier.run(none).passed
