@@ -478,7 +478,14 @@ TEST_CASE("fastdds: who is there, with what") {
     qos.user_data = std::string("ab\0c", 4);
     qos.durability = Durability::transient_local;
     const auto writer = b.writer(keyed, qos, "other");
-    REQUIRE(soon([&] { return a.port->endpoints().size() == 1; }));
+    std::size_t met = 0, known = 0;
+    CAPTURE(domain);
+    CAPTURE(met);
+    CAPTURE(known);
+    REQUIRE(soon([&] {
+      known = a.port->peers().size();
+      return (met = a.port->endpoints().size()) == 1;
+    }));
     const auto endpoint = a.port->endpoints().at(0);
     CHECK(endpoint.guid == writer->guid());
     CHECK(endpoint.participant == b.port->guid());
@@ -590,11 +597,15 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
     const auto reader = b.reader(plain, qos);
     REQUIRE(matched(*writer, *reader));
     REQUIRE(writer->write(payload(1).bytes, {}));
-    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
     sleep_until(now_s() + 0.5);
+    // That nothing comes says something only where later ones do: on a busy machine one of them may be late as well.
     std::vector<Seen> seen;
-    take(*reader, seen);
-    CHECK(seen.empty());
+    CHECK(soon([&] {
+      REQUIRE(writer->write(payload(2).bytes, {}));
+      take(*reader, seen);
+      return !seen.empty();
+    }));
+    for (const Seen& sample : seen) CHECK(sample.number() == 2);
   }
 }
 
