@@ -78,9 +78,11 @@ def spelling(paths: list[str]) -> list[list[str]]:
 
 
 def tidy(paths: list[str]) -> list[list[str]]:
-    """With the build's own command lines; what it leaves out is read with those of its neighbours."""
+    """With the build's own command lines; what it leaves out is read with those of its neighbours, who may not need
+    the headers of native/."""
     read = [path for path in ending(paths, ".cpp", ".hpp") if path.startswith(("native/", "tests/native/"))]
-    return in_turns(["clang-tidy", "--quiet", "-p", str(COMPILE_COMMANDS)], read, 3)
+    more = [f"--extra-arg=-I{ROOT / 'native'}", "--extra-arg=-Wno-unknown-warning-option"]
+    return in_turns(["clang-tidy", "--quiet", "-p", str(COMPILE_COMMANDS), *more], read, 3)
 
 
 GATES = (

@@ -143,7 +143,7 @@ Recorded read(const std::string& folder) {
   const auto at_length = r.header.find("\"record_length\":");
   REQUIRE(at_length != std::string::npos);
   r.length = std::stoul(r.header.substr(at_length + 16));
-  for (std::size_t at = (24 + header_bytes + 7) / 8 * 8; at + 24 <= all.size();) {
+  for (std::size_t at = (std::size_t{24} + header_bytes + 7) / 8 * 8; at + 24 <= all.size();) {
     std::uint32_t records = 0;
     std::memcpy(&records, all.data() + at + 12, 4);
     at += 24;
