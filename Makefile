@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey check test test-all soak format bench-net bench-noise bench-store bench-io bench-bus bench-power clean
+.PHONY: help setup survey check test test-all soak coverage format bench-net bench-noise bench-store bench-io bench-bus bench-power clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -12,6 +12,8 @@ OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
 JOBS ?=
 # More words for pytest: make test ARGS="-k launch"
 ARGS ?=
+# Words for tests/covered.py.
+COVER ?=
 export MPI PYTHON
 
 flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
@@ -47,6 +49,10 @@ test-all: ## what `make test` leaves to CI: the other MPI, slow tests, each C++ 
 soak: ## hours: campaigns, sanitizers, clang-tidy on all sources, system tests three times beside a busy machine
 	@MPI=$(or $(MPI),both) deploy/setup test soak
 	@$(tier) soak
+
+coverage: ## lines and branches per room that the tests reach; about an hour. COVER="--unit --only python", --against FILE, …
+	@deploy/setup test coverage
+	@$(use_mpi) $(python) tests/covered.py $(COVER)
 
 format: ## lay out all Python and C++ sources
 	@deploy/setup check

@@ -10,8 +10,7 @@ namespace sonde {
 
 Schedule::Schedule(std::uint32_t cells, std::uint32_t variants, std::uint32_t epochs, std::uint32_t samples,
                    std::uint64_t seed)
-    : cells_(cells),
-      variants_(variants),
+    : variants_(variants),
       epochs_(epochs),
       samples_(samples),
       active_(cells),

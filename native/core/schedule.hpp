@@ -32,7 +32,7 @@ class Schedule {
 
  private:
   void shuffle();
-  std::uint32_t cells_, variants_, epochs_, samples_, epoch_ = 0, active_;
+  std::uint32_t variants_, epochs_, samples_, epoch_ = 0, active_;
   std::size_t at_ = 0;
   std::uint64_t state_;
   std::vector<std::uint32_t> order_;
