@@ -73,7 +73,7 @@ list(LENGTH headers header_total)
 add_custom_target(sonde-headers COMMAND "${CMAKE_COMMAND}" -E echo "${header_count} of ${header_total} headers compile alone")
 foreach(target IN LISTS header_targets)
   add_library(headers-of-${target} OBJECT EXCLUDE_FROM_ALL ${headers_of_${target}})
-  target_include_directories(headers-of-${target} PRIVATE "${CMAKE_SOURCE_DIR}" $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  target_include_directories(headers-of-${target} PRIVATE "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/native" $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
   target_compile_definitions(headers-of-${target} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
   # Warnings are shown where the sources are compiled; there is no code to optimize.
   target_compile_options(headers-of-${target} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_OPTIONS> -O0 -w)
