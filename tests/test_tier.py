@@ -34,7 +34,7 @@ def takes(expression: str, marks: tuple[str, ...]) -> bool:
 def test_ci_runs_each_test_once_with_each_mpi(place: str, marks: tuple[str, ...]):
     first, other = 0, 0
     for part, expression, places in selections([*tier.check(), *tier.system(), *tier.test_all()]):
-        if takes(expression, marks) and (not places or place in places):
+        if takes(expression, marks) and any(Path(one).is_relative_to(place) for one in places):
             if part.env.get("SONDE_TEST_MPI") == "other":
                 other += 1
             else:
@@ -42,6 +42,26 @@ def test_ci_runs_each_test_once_with_each_mpi(place: str, marks: tuple[str, ...]
     assert first == (0 if "soak" in marks else 1)
     of_functions = place in tier.FUNCTIONS
     assert other == int("mpi" in marks and not {"slow", "soak"} & set(marks) and not of_functions)
+
+
+def test_a_part_for_a_mark_has_every_file_that_bears_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, text in (
+        ("a/test_a.py", "@pytest.mark.slow"),
+        ("test_b.py", "pytestmark = [pytest.mark.slow]"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "test_c.py").write_text("def test_it(): ...")
+    monkeypatch.setattr(tier, "ROOT", tmp_path)
+    assert tier.bearing("slow", ".") == ["a/test_a.py", "test_b.py"]
+
+
+@pytest.mark.parametrize("mark", ["slow", "alone"])
+def test_marks_are_given_where_a_part_looks_for_them(mark: str):
+    """In the file of the test: a mark that a helper gives would leave its test out of every tier."""
+    for path in (tier.ROOT / "tests").rglob("*.py"):
+        if not path.name.startswith("test_") and path.name != "tier.py":
+            assert f"mark.{mark}" not in path.read_text(), path
 
 
 def test_what_is_for_the_soak_is_in_it():

@@ -91,6 +91,12 @@ def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
     return Part(name, ((sys.executable, "-m", "pytest", *words),), dict(env))
 
 
+def bearing(mark: str, *folders: str) -> list[str]:
+    """The test files below the folders that name the mark: to find what has it, the others need not be read."""
+    files = sorted(chain.from_iterable((ROOT / folder).rglob("test_*.py") for folder in folders))
+    return [str(path.relative_to(ROOT)) for path in files if f"mark.{mark}" in path.read_text()]
+
+
 def native(name: str, *words: str) -> Part:
     return Part(name, ((sys.executable, "tests/native/run.py", "--", *words),))
 
@@ -126,7 +132,7 @@ def system() -> list[Lane]:
     return [
         [
             pytest("system tests", f"{marks} and not alone", *PROGRAMS, jobs=WAITING),
-            pytest("system tests, alone", f"{marks} and alone", *PROGRAMS, jobs=0),
+            pytest("system tests, alone", f"{marks} and alone", *bearing("alone", *PROGRAMS), jobs=0),
         ]
     ]
 
@@ -135,14 +141,15 @@ def test_all() -> list[Lane]:
     chosen = os.environ.get("SONDE_TEST_MPI") or "both"
     other = {"SONDE_TEST_MPI": "other"}
     marks = "not soak and not alone"
+    slow, alone = bearing("slow", "tests"), bearing("alone", *PROGRAMS)
     return [
         [
             pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
-            pytest("slow tests", f"slow and {marks}", jobs=WAITING, SONDE_TEST_MPI=chosen),
+            pytest("slow tests", f"slow and {marks}", *slow, jobs=WAITING, SONDE_TEST_MPI=chosen),
             pytest(
-                "the other MPI, alone", "mpi and alone and not slow and not soak", *PROGRAMS, jobs=0, **other
+                "the other MPI, alone", "mpi and alone and not slow and not soak", *alone, jobs=0, **other
             ),
-            pytest("slow tests, alone", "slow and alone and not soak", jobs=0, SONDE_TEST_MPI=chosen),
+            pytest("slow tests, alone", "slow and alone and not soak", *slow, jobs=0, SONDE_TEST_MPI=chosen),
         ],
         [headers()],
     ]

@@ -94,9 +94,10 @@ Caps caps() {
   return caps;
 }
 
-const ImplementationEntry mock[] = {{"mock", [] { return "1.2.3"; }, caps, open, []() -> std::size_t { return 0; }}};
-const ImplementationEntry incomplete[] = {{"incomplete", [] { return "1"; }, caps, nullptr, nullptr}};
-const ImplementationEntry taken[] = {{"null", [] { return "1"; }, caps, open, nullptr}};
+[[maybe_unused]] const ImplementationEntry mock[] = {
+    {"mock", [] { return "1.2.3"; }, caps, open, []() -> std::size_t { return 0; }}};
+[[maybe_unused]] const ImplementationEntry incomplete[] = {{"incomplete", [] { return "1"; }, caps, nullptr, nullptr}};
+[[maybe_unused]] const ImplementationEntry taken[] = {{"null", [] { return "1"; }, caps, open, nullptr}};
 
 /// As libraries do that were made for programs of their own.
 [[maybe_unused]] void greedy(int) {}
