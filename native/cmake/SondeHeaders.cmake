@@ -1,6 +1,7 @@
 # sonde-headers: compiles each header of native/ and tests/native alone, so that no file has to know what to include first.
-# Not part of `all`. A header is compiled like the source of the same name, or else like most sources of its folder; headers of
-# a part that is not built on this machine are left out.
+# Not part of `all`. A header that the source of the same name includes before all others is compiled alone with that source;
+# each of the rest gets one of its own, compiled like the source of the same name, or else like most sources of its folder.
+# Headers of a part that is not built on this machine are left out.
 
 # The targets of native/, with the folder and the name of each of their sources.
 get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
@@ -44,6 +45,8 @@ endforeach()
 
 set(header_targets "")
 set(header_count 0)
+set(first_included 0)
+set(including_targets "")
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/native/*.hpp" "${CMAKE_SOURCE_DIR}/tests/native/*.hpp")
 foreach(header IN LISTS headers)
   cmake_path(GET header PARENT_PATH folder)
@@ -51,6 +54,17 @@ foreach(header IN LISTS headers)
   cmake_path(REMOVE_EXTENSION name LAST_ONLY)
   if(DEFINED compiles_${name})
     set(target ${compiles_${name}})
+    file(STRINGS "${name}.cpp" first REGEX "^ *# *include" LIMIT_COUNT 1)
+    string(REGEX REPLACE ".*[<\"](.*)[>\"].*" "\\1" first "${first}")
+    string(LENGTH "/${first}" length)
+    string(LENGTH "${header}" whole)
+    math(EXPR begin "${whole} - ${length}")
+    string(SUBSTRING "${header}" ${begin} -1 end)
+    if(first AND end STREQUAL "/${first}")
+      math(EXPR first_included "${first_included} + 1")
+      list(APPEND including_targets ${target})
+      continue()
+    endif()
   elseif(DEFINED compiles_folder_${folder})
     set(target ${compiles_folder_${folder}})
   else()
@@ -68,9 +82,12 @@ foreach(header IN LISTS headers)
   math(EXPR header_count "${header_count} + 1")
 endforeach()
 list(REMOVE_DUPLICATES header_targets)
+list(REMOVE_DUPLICATES including_targets)
 list(LENGTH headers header_total)
 
-add_custom_target(sonde-headers COMMAND "${CMAKE_COMMAND}" -E echo "${header_count} of ${header_total} headers compile alone")
+add_custom_target(sonde-headers COMMAND "${CMAKE_COMMAND}" -E echo
+  "${header_count} headers compile alone and ${first_included} at the head of their sources, of ${header_total}")
+add_dependencies(sonde-headers ${including_targets})
 foreach(target IN LISTS header_targets)
   add_library(headers-of-${target} OBJECT EXCLUDE_FROM_ALL ${headers_of_${target}})
   target_include_directories(headers-of-${target} PRIVATE "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/native" $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
