@@ -201,6 +201,7 @@ class BusProbe final : public Probe {
     auto* bytes = static_cast<std::byte*>(out);
     std::memset(bytes, 0, record_bytes(length_));
     std::memcpy(bytes, &head, sizeof head);
+    if (n == 0) return;
     std::memcpy(bytes + sizeof head, burst.value.data(), n * sizeof(double));
     std::memcpy(bytes + sizeof head + length_ * sizeof(double), burst.offset.data(), n * sizeof(float));
   }

@@ -28,9 +28,6 @@ constexpr int ok = 0, not_supported = 3, no_permission = 4, gpu_is_lost = 15;
 /// Milliwatts, millijoules, degrees; handles are its own.
 struct Nvml {
   using Device = void*;
-  struct Utilization {
-    unsigned gpu, memory;
-  };
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
   const char* (*error_string)(int) = nullptr;
@@ -43,8 +40,8 @@ struct Nvml {
   int (*set_limit)(Device, unsigned) = nullptr;
   int (*energy)(Device, unsigned long long*) = nullptr;  // since Volta
   int (*temperature)(Device, int, unsigned*) = nullptr;
-  int (*fan)(Device, unsigned*) = nullptr;  // per cent of its fastest
-  int (*utilization)(Device, Utilization*) = nullptr;
+  int (*fan)(Device, unsigned*) = nullptr;          // per cent of its fastest
+  int (*utilization)(Device, unsigned*) = nullptr;  // two: per cent of the time that the GPU, its memory were used
 };
 
 template <typename F> bool bind(void* library, const char* symbol, F& out) {
@@ -168,11 +165,11 @@ class Gpus final : public Hardware {
     std::vector<Sensor> out;
     for (std::size_t k = 0; k < gpus_.size(); ++k) {
       unsigned value = 0;
-      Nvml::Utilization used{};
+      std::array<unsigned, 2> used{};
       if (nvml_.temperature && nvml_.temperature(gpus_[k].device, 0, &value) == ok)
         out.push_back({names_[k], SensorKind::temperature, static_cast<double>(value)});
-      if (nvml_.utilization && nvml_.utilization(gpus_[k].device, &used) == ok)
-        out.push_back({names_[k], SensorKind::utilisation, used.gpu * 1e-2});
+      if (nvml_.utilization && nvml_.utilization(gpus_[k].device, used.data()) == ok)
+        out.push_back({names_[k], SensorKind::utilisation, used[0] * 1e-2});
       if (nvml_.fan && nvml_.fan(gpus_[k].device, &value) == ok)
         out.push_back({names_[k] + " fan", SensorKind::utilisation, value * 1e-2});
     }

@@ -387,7 +387,7 @@ TEST_CASE("null: several threads write, read, come and go") {
   });
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < writers; ++w)
-    threads.emplace_back([&here, &qos, w] {
+    threads.emplace_back([&qos, w] {
       Here mine;
       auto writer = mine.writer(qos);
       for (std::uint32_t k = 0; k < each; ++k) CHECK(write(*writer, w * each + k));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/sanitizer.hpp"
 #include "store/db.hpp"
 #include "store/guard.hpp"
 #include "store_faults.hpp"
@@ -149,12 +150,6 @@ TEST_CASE("guard: every other call may throw too, and anything") {
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool new_ends_the_process = true;  // where the usual one throws std::bad_alloc
-#else
-constexpr bool new_ends_the_process = false;
-#endif
-
 /// A write, and in the same batch a read that finds no memory: what `read_written` shows is then what it showed before.
 void undoes_a_batch_without_memory(Backend& backend, const Op& write, const Op& read, const Op& read_written) {
   const std::string before = text(backend, read_written), kept = text(backend, read);
@@ -175,7 +170,7 @@ void undoes_a_batch_without_memory(Backend& backend, const Op& write, const Op& 
 }  // namespace
 
 TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend that is atomic" *
-          doctest::skip(new_ends_the_process)) {
+          doctest::skip(sanitized)) {  // their `new` ends the process, where the usual one throws
   const auto names = backend_names(Role::kv);
   for (const char* name : {"memory", "lmdb", "rocksdb"}) {
     CAPTURE(name);

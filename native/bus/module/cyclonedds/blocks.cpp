@@ -7,16 +7,14 @@
 #include <mutex>
 #include <utility>
 
+#include "core/sanitizer.hpp"
+
 namespace sonde::bus::cyclonedds {
 
 namespace {
 
 // What is used after it was given up is found by a sanitizer only where malloc has all of it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool pooled = false;
-#else
-constexpr bool pooled = true;
-#endif
+constexpr bool pooled = !sanitized;
 
 constexpr std::size_t most_blocks = 64, most_packs = 64;
 constexpr std::size_t pack_bytes = 96 << 10, depot_bytes = 2 << 20;

@@ -23,9 +23,10 @@ constexpr unsigned indices =
     120;  ///< how many processes of one host may be in a domain, where peers have to find their ports
 constexpr unsigned peer_participants = 1;  ///< tried of a peer that does not say how many
 
-/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; DDSI-RTPS' least fragment; the
-/// most that Cyclone takes.
-constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, least_fragment_bytes = 1025,
+/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; the least and the most that
+/// Cyclone takes for a fragment, in whole words: it rounds the last one up, and from another place than a word's it
+/// would send what lies behind the sample.
+constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, word_bytes = 4, least_fragment_bytes = 1028,
                         most_fragment_bytes = 65000;
 
 unsigned discovery_port(std::uint32_t domain, unsigned index) {
@@ -110,11 +111,10 @@ Result<std::string> domain_config(const Profile& profile) {
   general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
     const std::uint32_t most = transport.max_message_bytes;
-    general +=
-        element("MaxMessageSize", std::to_string(most) + " B") +
-        element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
-        element("FragmentSize",
-                std::to_string(std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes)) + " B");
+    const std::uint32_t fragment = std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes);
+    general += element("MaxMessageSize", std::to_string(most) + " B") +
+               element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
+               element("FragmentSize", std::to_string(fragment / word_bytes * word_bytes) + " B");
   }
 
   std::string found;

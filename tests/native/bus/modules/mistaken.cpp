@@ -24,6 +24,12 @@ bool is(std::string_view mistake) {
   return chosen && mistake == chosen;
 }
 
+/// By its signal: a sanitizer would catch that, and end the process in order.
+void crash() {
+  std::signal(SIGSEGV, SIG_DFL);
+  std::raise(SIGSEGV);
+}
+
 struct MistakenWriter final : WriterPort {
   std::unique_ptr<WriterPort> port;
   std::uint64_t n = 0;
@@ -33,7 +39,7 @@ struct MistakenWriter final : WriterPort {
   Guid guid() const override { return port->guid(); }
   Result<void> write(Bytes payload, Bytes key) override {
     ++n;
-    if (is("crash")) std::raise(SIGSEGV);
+    if (is("crash")) crash();
     if (is("hang"))
       for (;;) pause();
     if (is("lose") && n == 3000) return {};
@@ -120,7 +126,7 @@ const Module module{module_abi, {&entry, 1}};
 
 struct AtExit {
   ~AtExit() {
-    if (is("crash at exit")) std::raise(SIGSEGV);
+    if (is("crash at exit")) crash();
   }
 } at_exit;
 
