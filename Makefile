@@ -42,12 +42,12 @@ test: check ## the same, and the tests of whole programs, with one MPI
 	@deploy/setup test
 	@$(if $(use_mpi),export $(use_mpi);) $(tier) system
 
-test-all: ## what `make test` leaves to CI: the other MPI, slow tests, each C++ header alone
+test-all: ## what `make test` leaves to CI: the other MPI, slow tests, C++ tests under ASan and UBSan
 	@MPI=$(or $(MPI),both) deploy/setup test
 	@export SONDE_TEST_MPI=$(flavour); $(tier) test-all
 
-soak: ## hours: campaigns, sanitizers, clang-tidy on all sources, system tests three times beside a busy machine
-	@MPI=$(or $(MPI),both) deploy/setup test soak
+soak: ## hours: campaigns, C++ tests under TSan, clang-tidy on all sources, system tests three times beside a busy machine
+	@MPI=$(or $(MPI),both) deploy/setup test
 	@$(tier) soak
 
 coverage: ## lines and branches per room that the tests reach; about an hour. COVER="--unit --only python", --against FILE, …

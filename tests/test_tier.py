@@ -14,10 +14,10 @@ MARKS = ("alone", "mpi", "slow", "soak")
 MARKED = [chosen for size in range(len(MARKS) + 1) for chosen in combinations(MARKS, size)]
 
 
-def selections(lanes: list[tier.Lane]) -> list[tuple[tier.Part, str, tuple[str, ...]]]:
+def selections(phases: tier.Tier) -> list[tuple[tier.Part, str, tuple[str, ...]]]:
     """(part, marker expression, folders and files) of the parts that are pytest's."""
     found = []
-    for part in (part for lane in lanes for part in lane):
+    for part in (part for lanes in phases for lane in lanes for part in lane):
         (command, *_) = part.commands
         if "pytest" in command:
             places = tuple(word for word in command if word.startswith("tests/"))
@@ -82,13 +82,13 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
         tier.Part("good", (("true",),)),
         tier.Part("bad", (("sh", "-c", "echo broken; false"), ("true",))),
     )
-    monkeypatch.setitem(tier.TIERS, "check", lambda: [[bad, good]])
+    monkeypatch.setitem(tier.TIERS, "check", lambda: [[[bad, good]]])
     assert tier.main(["check"]) == 1
     out = capsys.readouterr().out
     assert "broken" in out
     assert "✗ bad" in out
     assert "✓ good" in out
-    monkeypatch.setitem(tier.TIERS, "check", lambda: [[good]])
+    monkeypatch.setitem(tier.TIERS, "check", lambda: [[[good]]])
     assert tier.main(["check"]) == 0
 
 

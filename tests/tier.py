@@ -2,10 +2,10 @@
 
     check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
     system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
-    test-all  what is left for CI: the other MPI, tests marked slow, each C++ header compiled alone
-    soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under ASan,
-              UBSan and TSan, each system test file three times beside a busy machine. Ends with a table of campaign,
-              cases, failures
+    test-all  what is left for CI: the other MPI, tests marked slow, each C++ header compiled alone, and all C++ unit
+              tests once more under ASan and UBSan, compiled by clang where it is there
+    soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under TSan,
+              each system test file three times beside a busy machine. Ends with a table of campaign, cases, failures
 
 Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
 where it fails. Each part's seconds and the tier's stand at the end. Exit status: 0 all passed, 1 one failed, 2 no such
@@ -82,6 +82,7 @@ class Ended:
 
 
 Lane = list[Part]  # one part after the other, beside the other lanes
+Tier = list[list[Lane]]  # those begin when all lanes before them have ended
 
 
 def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
@@ -104,8 +105,9 @@ def native(name: str, *words: str) -> Part:
 
 
 def sanitized(name: str, preset: str, *words: str) -> Part:
-    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
-    build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
+    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler. What is compiled
+    leaves the processors to tests that run beside it."""
+    build = ("nice", "-n", "19", "cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
     clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
     compiler = (
@@ -121,51 +123,60 @@ def headers() -> Part:
     return Part("C++ headers", (("cmake", "--build", "build/Release", "--target", "sonde-headers"),))
 
 
-def check() -> list[Lane]:
+def check() -> Tier:
     functions = pytest("Python unit tests", "not slow and not soak", *FUNCTIONS, jobs=COMPUTING)
     return [
-        [Part("gates", ((sys.executable, "tests/gates.py"),)), functions],
-        [native("C++ unit tests", "-tse=soak")],
-    ]
-
-
-def system() -> list[Lane]:
-    marks = "not slow and not soak"
-    return [
         [
-            pytest("system tests", f"{marks} and not alone", *PROGRAMS, jobs=WAITING),
-            pytest("system tests, alone", f"{marks} and alone", *bearing("alone", *PROGRAMS), jobs=0),
+            [Part("gates", ((sys.executable, "tests/gates.py"),)), functions],
+            [native("C++ unit tests", "-tse=soak")],
         ]
     ]
 
 
-def test_all() -> list[Lane]:
-    chosen = os.environ.get("SONDE_TEST_MPI") or "both"
-    other = {"SONDE_TEST_MPI": "other"}
-    marks = "not soak and not alone"
-    slow, alone = bearing("slow", "tests"), bearing("alone", *PROGRAMS)
+def system() -> Tier:
+    marks = "not slow and not soak"
     return [
-        [
-            pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
-            pytest("slow tests", f"slow and {marks}", *slow, jobs=WAITING, SONDE_TEST_MPI=chosen),
-            pytest(
-                "the other MPI, alone", "mpi and alone and not slow and not soak", *alone, jobs=0, **other
-            ),
-            pytest("slow tests, alone", "slow and alone and not soak", *slow, jobs=0, SONDE_TEST_MPI=chosen),
-        ],
-        [headers()],
+        [[pytest("system tests", f"{marks} and not alone", *PROGRAMS, jobs=WAITING)]],
+        [[pytest("system tests, alone", f"{marks} and alone", *bearing("alone", *PROGRAMS), jobs=0)]],
     ]
 
 
-def soak() -> list[Lane]:
+def test_all() -> Tier:
+    chosen = os.environ.get("SONDE_TEST_MPI") or "both"
+    other = {"SONDE_TEST_MPI": "other"}
+    marks, alone = "not soak and not alone", "not soak and alone"
+    slow = bearing("slow", "tests")
+    return [
+        [
+            [
+                pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
+                pytest("slow tests", f"slow and {marks}", *slow, jobs=WAITING, SONDE_TEST_MPI=chosen),
+            ],
+            [headers(), sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")],
+        ],
+        [
+            [
+                pytest(
+                    "the other MPI, alone",
+                    f"mpi and not slow and {alone}",
+                    *bearing("alone", *PROGRAMS),
+                    jobs=0,
+                    **other,
+                ),
+                pytest("slow tests, alone", f"slow and {alone}", *slow, jobs=0, SONDE_TEST_MPI=chosen),
+            ],
+        ],
+    ]
+
+
+def soak() -> Tier:
     campaigns = [
         native("C++ campaigns", "-ts=soak"),
         pytest("Python campaigns", "soak", jobs=0),
-        sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak"),
         sanitized("C++ unit tests under TSan", "tsan", "-tse=soak"),
         Part("clang-tidy on all sources", ((sys.executable, "tests/gates.py", "--all", "lint-c++"),)),
     ]
-    return [[*campaigns, *busy_thrice()]]
+    return [[[*campaigns, *busy_thrice()]]]
 
 
 def busy_thrice() -> Iterator[Part]:
@@ -238,9 +249,10 @@ def main(words: list[str]) -> int:
     name = words[0]
     LOGS.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    lanes = TIERS[name]()
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        ended = list(chain.from_iterable(pool.map(drive, lanes)))
+    ended: list[Ended] = []
+    for lanes in TIERS[name]():
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            ended += chain.from_iterable(pool.map(drive, lanes))
     failed = [part.name for part in ended if not part.passed]
     if name == "soak":
         print("\n| campaign | passed | failed | s |\n|---|---|---|---|")
