@@ -39,7 +39,7 @@ using namespace sonde;
 using namespace sonde::bus;
 using namespace sonde::bus::probe;
 
-void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit(const JsonLine& line) { std::cout << line.text() << '\n' << std::flush; }
 void emit_error(const Error& e) {
   emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint));
 }
