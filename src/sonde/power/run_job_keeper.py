@@ -58,7 +58,10 @@ def _below(pid: int) -> list[int]:
 
 
 def _write(fd: int, text: str) -> bool:
-    """Into an empty pipe, without a wait: who does not read is not to hold up the others."""
+    """Into an empty pipe, without a wait: who does not read is not to hold up the others. False: not all went in.
+
+    Who has closed the other end tells by its own end why.
+    """
     data = os.fsencode(text)
     with suppress(OSError):
         if len(data) > fcntl.fcntl(
@@ -68,6 +71,8 @@ def _write(fd: int, text: str) -> bool:
     os.set_blocking(fd, False)
     try:
         return os.write(fd, data) == len(data)
+    except BrokenPipeError:
+        return True
     except OSError:
         return False
 
