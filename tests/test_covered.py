@@ -40,3 +40,7 @@ def test_a_room_that_falls_by_a_point_or_goes_is_named(now, fell):
     summary = {"C++": {} if now is None else {"io": now}}
     found = covered.fallen(summary, {"C++": {"io": counts(80, 100)}})
     assert [line.split(":")[0] for line in found] == (["io, C++ lines"] if fell else [])
+
+
+def test_a_language_that_was_not_measured_has_not_fallen():
+    assert covered.fallen({"Python": {}}, {"C++": {"io": counts(80, 100)}}) == []

@@ -42,9 +42,9 @@ FUNCTIONS = (
 PROGRAMS = ("tests/system", "tests/mpi")
 # The second compiler, which CI builds with; the newest that a distribution in use has.
 CLANGS = ("-19", "")
-# Fast DDS 2.9 deletes parts of itself by a smaller class; what tests ask too much memory for is refused, as elsewhere.
+# Fast DDS 2.9 deletes objects of its own as smaller ones.
 SUPPRESSIONS = {
-    "ASAN_OPTIONS": "new_delete_type_mismatch=0:allocator_may_return_null=1",
+    "ASAN_OPTIONS": "new_delete_type_mismatch=0",
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
     "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0",
 }
@@ -82,7 +82,7 @@ class Ended:
 
 
 Lane = list[Part]  # one part after the other, beside the other lanes
-Tier = list[list[Lane]]  # those begin when all lanes before them have ended
+Tier = list[list[Lane]]  # phases: one begins when all lanes of the phase before it have ended
 
 
 def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
@@ -105,8 +105,8 @@ def native(name: str, *words: str) -> Part:
 
 
 def sanitized(name: str, preset: str, *words: str) -> Part:
-    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler. What is compiled
-    leaves the processors to tests that run beside it."""
+    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler. The build is
+    niced, so that tests beside it keep the processors."""
     build = ("nice", "-n", "19", "cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
     clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
@@ -120,7 +120,10 @@ def sanitized(name: str, preset: str, *words: str) -> Part:
 
 def headers() -> Part:
     """Each C++ header compiled alone (native/cmake/SondeHeaders.cmake); gates.py reads alone those that changed."""
-    return Part("C++ headers", (("cmake", "--build", "build/Release", "--target", "sonde-headers"),))
+    return Part(
+        "C++ headers",
+        (("nice", "-n", "19", "cmake", "--build", "build/Release", "--target", "sonde-headers"),),
+    )
 
 
 def check() -> Tier:

@@ -118,7 +118,7 @@ class ReaderPort {
   /// `tell` is called from now on whenever a writer is matched or goes, by a thread of the implementation's: it rings
   /// something, and calls nothing here. Empty: no more, and none is under way when this returns. False: it cannot tell,
   /// whoever wants to know asks matched().
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides it keeps what is told
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep the function
   virtual bool on_match(std::function<void()> tell) { return !tell; }
   /// What each writer that is matched now has announced as user data; nothing: ask endpoints(). Asked before the first
   /// sample of each writer is handed on, by the thread that takes: what it costs comes on top of every first message.

@@ -1,6 +1,7 @@
 # sonde-headers: compiles each header of native/ and tests/native alone, so that no file has to know what to include first.
-# Not part of `all`. A header that the source of the same name includes before all others is compiled alone with that source;
-# each of the rest gets one of its own, compiled like the source of the same name, or else like most sources of its folder.
+# Not part of `all`. A header that the source of the same name includes first, which is looked up when CMake configures, is
+# compiled alone with that source. Each of the others gets a source of its own, compiled like the source of the same name, or
+# else like most sources of its folder.
 # Headers of a part that is not built on this machine are left out.
 
 # The targets of native/, with the folder and the name of each of their sources.

@@ -1,7 +1,7 @@
 #pragma once
 /// Whether this build is watched by AddressSanitizer or ThreadSanitizer, under GCC or clang. Any-thread.
 
-// GCC 13 and earlier have only the macros, clang 20 and earlier only the feature.
+// GCC 13 and earlier have only the macros, clang 21 and earlier only __has_feature.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SONDE_SANITIZED

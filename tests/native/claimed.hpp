@@ -34,8 +34,9 @@ inline int try_claim(const std::string& what) {
   return -1;
 }
 
-inline std::uint32_t number(const std::string& what, std::uint32_t first, std::uint32_t count,
-                            bool (*usable)(std::uint32_t)) {
+/// One of `count` numbers from `first` on that no other process has; -1: others have them all.
+inline std::int64_t try_number(const std::string& what, std::uint32_t first, std::uint32_t count,
+                               bool (*usable)(std::uint32_t)) {
   static std::uint32_t next = static_cast<std::uint32_t>(::getpid()) * 7;  // far from those of the process before
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t one = first + next++ % count;
@@ -44,13 +45,21 @@ inline std::uint32_t number(const std::string& what, std::uint32_t first, std::u
     if (usable(one)) return one;
     ::close(fd);
   }
-  FAIL("others have every ", what);
-  return first;
+  return -1;
 }
 
-// A domain has the 250 ports from 7400 + 250 times its number on. Domains 1 to 89 end below port(), and from 215 on
-// they lie above those that the kernel gives to whoever asks for any: a socket on a domain's multicast port keeps all
-// that are in the domain from meeting.
+/// The same, and a claim ends with its process: so one is waited for.
+inline std::uint32_t number(const std::string& what, std::uint32_t first, std::uint32_t count,
+                            bool (*usable)(std::uint32_t)) {
+  const double until = now_s() + 120;
+  std::int64_t one = -1;
+  while ((one = try_number(what, first, count, usable)) < 0 && now_s() < until) sleep_until(now_s() + 50e-3);
+  REQUIRE_MESSAGE(one >= 0, "other processes hold every ", what);
+  return static_cast<std::uint32_t>(one);
+}
+
+// Domain N uses 250 ports from 7400 + 250 N on. Domains 1 to 89 end below port(), and those from 215 on lie above the
+// kernel's ephemeral ports (32768 to 60999): a foreign socket on a domain's multicast port prevents discovery there.
 
 /// A DDS domain for this process alone, until it ends. Each call gives another.
 inline std::uint32_t domain() {

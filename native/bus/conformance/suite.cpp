@@ -489,8 +489,7 @@ Result<std::vector<Case>> check(const Settings& settings) {
   const auto found = find_implementation(settings.implementation);
   if (!found) return found.error();
   const Caps caps = (*found)->caps();
-  // Not a domain of others, as far as that can be had, nor one with ports that the system gives to whoever asks for
-  // any: those of domain 102 and later ones, up to 214.
+  // Not a domain of others, as far as that can be had, nor one with ephemeral ports: domains 101 to 214 have some.
   const auto variants = settings.variants.empty()
                             ? variants_of(caps, static_cast<std::uint32_t>(20 + some_number() % 80))
                             : settings.variants;

@@ -57,10 +57,10 @@ def _below(pid: int) -> list[int]:
     return found
 
 
-def _write(fd: int, text: str) -> bool:
-    """Into an empty pipe, without a wait: who does not read is not to hold up the others. False: not all went in.
+def _write(fd: int, text: str) -> bool | None:
+    """Writes into an empty pipe without waiting: who does not read is not to hold up the others.
 
-    Who has closed the other end tells by its own end why.
+    True: all was written; False: not all; None: the reader has closed it.
     """
     data = os.fsencode(text)
     with suppress(OSError):
@@ -72,7 +72,7 @@ def _write(fd: int, text: str) -> bool:
     try:
         return os.write(fd, data) == len(data)
     except BrokenPipeError:
-        return True
+        return None
     except OSError:
         return False
 
@@ -84,6 +84,7 @@ class Keeper:
         self.running: dict[int, str] = {}  # pid of a node's command: the node
         self.processes: list[Any] = []
         self.pipes: list[Any] = []
+        self.unread: set[str] = set()  # nodes whose launcher closed its standard input
         self.ended: dict[str, int] = {}  # node: status as waitpid has it
         self.first: tuple[str, int] | None = None  # who failed first
         self.asked = False
@@ -156,9 +157,12 @@ class Keeper:
         if process.stdin is None:
             return True
         self.pipes.append(process.stdin)
-        if _write(process.stdin.fileno(), start["told"]):
+        written = _write(process.stdin.fileno(), start["told"])
+        if written is None:
+            self.unread.add(start["node"])  # it has ended, or will: its own status says why
+        if written is not False:
             return True
-        self.why = f"on {start['node']} '{start['words'][0]}' took nothing, or its environment is too long"
+        self.why = f"on {start['node']} '{start['words'][0]}' takes no environment of more than {_PIPE} B"
         self.first = self.first or (start["node"], 127 << 8)
         return False
 
@@ -170,6 +174,9 @@ class Keeper:
                     return
                 node = self.running.pop(pid, None)
                 if node is not None:
+                    if status == 0 and node in self.unread:
+                        self.why = self.why or f"on {node} the launcher ended without reading its environment"
+                        status = 127 << 8
                     self.ended[node] = status
                     if status and self.first is None:
                         self.first = (node, status)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
+from power_daemons import until
 from sonde.power import run_job_keeper
 
 
@@ -19,20 +23,43 @@ def pipe():
             os.close(end)
 
 
-def test_what_is_told_goes_into_the_pipe_at_once(pipe):
-    told = "X=1\n" * 50_000
-    assert run_job_keeper._write(pipe[1], told)
+def test_an_environment_is_written_at_once(pipe):
+    text = "X=1\n" * 50_000
+    assert run_job_keeper._write(pipe[1], text) is True
     got = b""
-    while len(got) < len(told):
+    while len(got) < len(text):
         got += os.read(pipe[0], 1 << 20)
-    assert got == told.encode()
+    assert got == text.encode()
 
 
-def test_more_than_a_pipe_takes_is_not_written(pipe):
-    assert not run_job_keeper._write(pipe[1], "x" * (run_job_keeper._PIPE + 1))
+def test_an_environment_larger_than_the_pipe_is_refused(pipe):
+    assert run_job_keeper._write(pipe[1], "x" * (run_job_keeper._PIPE + 1)) is False
 
 
-def test_who_ended_before_it_was_told_tells_by_its_own_end_why(pipe):
-    """ssh to a port where nobody listens has ended with 255 before its environment is written."""
+def test_a_closed_pipe_is_told_from_one_that_is_full(pipe):
     os.close(pipe[0])
-    assert run_job_keeper._write(pipe[1], "X=1\n")
+    assert run_job_keeper._write(pipe[1], "X=1\n") is None
+
+
+@pytest.mark.parametrize(("status", "kept"), [(255, 255), (0, 127)])
+def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkeypatch, status, kept):
+    """ssh to a port where nobody listens is such a one: its status is the job's, but no success."""
+    start = {"node": "n1", "folder": str(tmp_path), "output": str(tmp_path / "output"), "environment": {}}
+    start |= {"words": ["/bin/sh", "-c", f"exit {status}"], "remote": True, "told": "X=1\n"}
+    (tmp_path / "start.json").write_text(json.dumps({"starts": [start], "limit_s": 0, "grace_s": 0.1}))
+    monkeypatch.chdir(tmp_path)  # the keeper goes where its command is to run; back after the test
+    keeper = run_job_keeper.Keeper(tmp_path)
+    monkeypatch.setattr(keeper, "libc", SimpleNamespace(prctl=lambda *_: 0), raising=False)
+    write = run_job_keeper._write
+
+    def late(fd: int, text: str) -> bool | None:
+        gone = select.poll()
+        gone.register(fd, 0)
+        gone.poll()  # until nobody can read any more
+        return write(fd, text)
+
+    monkeypatch.setattr(run_job_keeper, "_write", late)
+    assert keeper._start(start)
+    until(lambda: keeper._reap() or not keeper.running, "the launcher has ended")
+    assert keeper.first == ("n1", kept << 8)
+    assert ("without reading" in keeper.why) == (status == 0)

@@ -23,9 +23,9 @@ constexpr unsigned indices =
     120;  ///< how many processes of one host may be in a domain, where peers have to find their ports
 constexpr unsigned peer_participants = 1;  ///< tried of a peer that does not say how many
 
-/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; the least and the most that
-/// Cyclone takes for a fragment, in whole words: it rounds the last one up, and from another place than a word's it
-/// would send what lies behind the sample.
+/// Cyclone's own limit for messages that are sent again; room for headers before a fragment; the least and the most
+/// that Cyclone takes for a fragment. Fragments are whole words: Cyclone rounds the last one up to a word, and would
+/// else send what lies behind the sample.
 constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, word_bytes = 4, least_fragment_bytes = 1028,
                         most_fragment_bytes = 65000;
 
