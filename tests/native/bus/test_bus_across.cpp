@@ -14,13 +14,14 @@
 #include "bus/bus.hpp"
 #include "bus/cdr.hpp"
 #include "core/clock.hpp"
+#include "there.hpp"
 
 using namespace sonde;
 using namespace sonde::bus;
 
 namespace {
 
-bool both() { return find_implementation("cyclonedds") && find_implementation("fastdds"); }
+bool both() { return there_is("cyclonedds") && there_is("fastdds"); }
 
 Field key(const std::string& name, TypePtr type) { return {name, std::move(type), true, {}}; }
 TypePtr of(const std::string& name, std::vector<Field> keys) {

@@ -14,6 +14,7 @@
 #include "bus/conformance/suite.hpp"
 #include "bus/idl.hpp"
 #include "bus/request.hpp"
+#include "there.hpp"
 
 using namespace sonde;
 using namespace sonde::bus;
@@ -39,12 +40,6 @@ Count conforms(conformance::Settings settings) {
     count.unsupported += c.outcome == Outcome::unsupported;
   }
   return count;
-}
-
-bool there_is(const std::string& name) {
-  if (find_implementation(name)) return true;
-  MESSAGE("skipped: this build has no " << name);
-  return false;
 }
 
 std::string page(const std::string& path) {

@@ -27,6 +27,7 @@
 #include "bus/bus.hpp"
 #include "bus/cdr.hpp"
 #include "core/clock.hpp"
+#include "there.hpp"
 
 using namespace sonde;
 using namespace sonde::bus;
@@ -35,7 +36,7 @@ namespace {
 
 constexpr double patience_s = 20;
 
-bool is_there() { return static_cast<bool>(find_implementation("cyclonedds")); }
+bool is_there() { return there_is("cyclonedds"); }
 
 const TypePtr blob = structure("test::Blob", {{"n", primitive(Kind::uint64), false, ""},
                                               {"data", sequence_of(primitive(Kind::octet)), false, ""}});

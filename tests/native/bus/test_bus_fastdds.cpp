@@ -20,6 +20,7 @@
 #include "bus/bus.hpp"
 #include "bus/cdr.hpp"
 #include "core/clock.hpp"
+#include "there.hpp"
 
 using namespace sonde;
 using namespace sonde::bus;
@@ -30,6 +31,8 @@ const ImplementationEntry* fastdds() {
   const auto found = find_implementation("fastdds");
   return found ? *found : nullptr;
 }
+
+bool is_there() { return there_is("fastdds"); }
 
 TypePtr type_of(const std::string& name, std::vector<Field> fields) { return structure(name, std::move(fields)); }
 const TypePtr plain = type_of(
@@ -141,6 +144,7 @@ std::string name_of_kind(TransportKind kind) {
 }  // namespace
 
 TEST_CASE("fastdds: samples of two participants arrive in order, on every transport that it claims") {
+  if (!is_there()) return;
   for (const TransportKind kind : kinds) {
     INFO(name_of_kind(kind));
     const std::uint32_t domain = claimed::domain();
@@ -176,6 +180,7 @@ TEST_CASE("fastdds: samples of two participants arrive in order, on every transp
 }
 
 TEST_CASE("fastdds: large samples, and both byte orders") {
+  if (!is_there()) return;
   for (const TransportKind kind : kinds) {
     INFO(name_of_kind(kind));
     const std::uint32_t domain = claimed::domain();
@@ -218,6 +223,7 @@ TEST_CASE("fastdds: large samples, and both byte orders") {
 }
 
 TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   SUBCASE("short keys, which the handle tells") {
@@ -290,6 +296,7 @@ TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances")
 }
 
 TEST_CASE("fastdds: a waiter returns for samples, for wake() and for its deadline, and for nothing else") {
+  if (!is_there()) return;
   for (const TypePtr& type : {plain, keyed}) {
     const std::uint32_t domain = claimed::domain();
     Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
@@ -339,6 +346,7 @@ TEST_CASE("fastdds: a waiter returns for samples, for wake() and for its deadlin
 }
 
 TEST_CASE("fastdds: a full reliable keep-all reader holds the writer up, which says so in time") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   Qos qos;
@@ -368,6 +376,7 @@ TEST_CASE("fastdds: a full reliable keep-all reader holds the writer up, which s
 
 TEST_CASE(
     "fastdds: a writer without place for one more instance says so, however long it may wait; a disposal makes place") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   for (const bool read : {false, true}) {
@@ -442,7 +451,7 @@ void threads_share_a_writer(std::uint32_t each) {
     CHECK(soon(
         [&] {
           take(*reader, seen);
-          return seen.size() >= threads * each;
+          return seen.size() >= std::size_t{threads} * each;
         },
         120));
     for (auto& thread : writing) thread.join();
@@ -459,14 +468,17 @@ void threads_share_a_writer(std::uint32_t each) {
 }  // namespace
 
 TEST_CASE("fastdds: threads that share a writer without place are held up, and lose nothing") {
+  if (!is_there()) return;
   threads_share_a_writer(60);
 }
 TEST_CASE("fastdds: threads that share a writer without place are held up, 1000 samples each" *
           doctest::test_suite("soak")) {
+  if (!is_there()) return;
   threads_share_a_writer(1000);
 }
 
 TEST_CASE("fastdds: who is there, with what") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Profile profile = profile_of(TransportKind::udp4, domain);
   profile.participant = "somebody";
@@ -507,6 +519,7 @@ TEST_CASE("fastdds: who is there, with what") {
 }
 
 TEST_CASE("fastdds: partitions, with patterns on one side") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   Qos in, star, mark, none, other;
@@ -535,6 +548,7 @@ TEST_CASE("fastdds: partitions, with patterns on one side") {
 }
 
 TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-local reaches who comes later") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   Qos best;
@@ -565,6 +579,7 @@ TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-lo
 }
 
 TEST_CASE("fastdds: deadline, liveliness, lifespan") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
   SUBCASE("deadline") {
@@ -612,6 +627,7 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
 TEST_CASE(
     "fastdds: a server brings its domain's clients together, and no others; its port is its own; a backup is gone on "
     "from") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   const std::string folder =
       (std::filesystem::temp_directory_path() / ("sonde-test-fastdds-" + std::to_string(getpid()))).string();
@@ -681,14 +697,17 @@ void last_domain_has_ports(TransportKind kind) {
 }  // namespace
 
 TEST_CASE("fastdds: the last domain has ports for as many participants as come and go, but not for as many at once") {
+  if (!is_there()) return;
   last_domain_has_ports(TransportKind::udp4);
 }
 TEST_CASE("fastdds: the last domain has ports for as many participants in shared memory" *
           doctest::test_suite("soak")) {
+  if (!is_there()) return;
   last_domain_has_ports(TransportKind::shared_memory);
 }
 
 TEST_CASE("fastdds: what it cannot do is refused with words") {
+  if (!is_there()) return;
   for (const bool order : {true, false}) {
     Qos qos;
     qos.order_by_source = order;
@@ -709,6 +728,7 @@ TEST_CASE("fastdds: what it cannot do is refused with words") {
 }
 
 TEST_CASE("fastdds: what a killed process leaves in /dev/shm is removed; what lives is left alone") {
+  if (!is_there()) return;
   const std::uint32_t domain = claimed::domain();
   fastdds()->clean();
   int ready[2];
