@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# GCC's own: what clang counts, gcovr reads in another way.
+# For GCC: gcovr reads coverage data of clang in another way.
 FLAGS = "-O0 -g --coverage -fprofile-update=atomic"
 KINDS = ("lines", "branches")
 RC = """
@@ -50,7 +50,7 @@ def room_of(path: str) -> str:
 
 
 def call(words: list[str], root: Path, log: Path, **env: str) -> bool:
-    """Whether it ended well; what it says goes to the log."""
+    """Runs a command and appends its output to the log. Returns whether it exited with 0."""
     print(f"  … {log}", flush=True)
     with log.open("a") as file:
         done = subprocess.run(
@@ -89,9 +89,9 @@ def python(root: Path, folder: Path, unit: bool) -> tuple[dict[str, Counts], boo
     rooms: dict[str, Counts] = defaultdict(lambda: {kind: [0, 0] for kind in KINDS})
     for name, file in json.loads(found.read_text())["files"].items():
         path = str((root / name).resolve().relative_to(root.resolve()))
-        said, counts = file["summary"], rooms[room_of(path)]
-        add(counts["lines"], said["covered_lines"], said["num_statements"])
-        add(counts["branches"], said["covered_branches"], said["num_branches"])
+        totals, counts = file["summary"], rooms[room_of(path)]
+        add(counts["lines"], totals["covered_lines"], totals["num_statements"])
+        add(counts["branches"], totals["covered_branches"], totals["num_branches"])
     return rooms, passed
 
 
@@ -157,7 +157,7 @@ def table(summary: dict[str, dict[str, Counts]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
-def fallen(summary: dict[str, Any], before: dict[str, Any]) -> list[str]:
+def regressed(summary: dict[str, Any], before: dict[str, Any]) -> list[str]:
     """Rooms whose share of lines is a point or more below what it was; a room that is gone counts."""
     out = []
     for language, rooms in before.items():
@@ -187,16 +187,16 @@ def main(words: list[str]) -> int:
     if asked.only != "c++":
         summary["Python"], passed = python(root, folder, asked.unit)
     if asked.only != "python":
-        summary["C++"], well = cpp(root, folder)
-        passed &= well
+        summary["C++"], cpp_passed = cpp(root, folder)
+        passed &= cpp_passed
     (folder / "summary.json").write_text(json.dumps(summary, indent=1))
     print("\n".join(table(summary)))
-    fell = fallen(summary, before)
-    if fell:
-        print("\n".join(f"fell: {line}" for line in fell))
+    regressions = regressed(summary, before)
+    if regressions:
+        print("\n".join(f"coverage fell: {line}" for line in regressions))
     if not passed:
         print("error: tests failed, so coverage may be too low; the logs above say which")
-    return 1 if fell or not passed else 0
+    return 1 if regressions or not passed else 0
 
 
 if __name__ == "__main__":

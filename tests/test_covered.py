@@ -1,4 +1,4 @@
-"""What covered.py makes of counts: rooms, shares, and what fell."""
+"""covered.py: rooms, shares, and regressions of coverage."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_each_room_has_a_row_and_says_of_how_many():
 
 
 @pytest.mark.parametrize(
-    ("now", "fell"),
+    ("now", "regressed"),
     [(counts(80, 100), False), (counts(791, 1000), False), (counts(79, 100), True), (None, True)],
 )
-def test_a_room_that_falls_by_a_point_or_goes_is_named(now, fell):
+def test_a_room_that_falls_by_a_point_or_goes_is_named(now, regressed):
     summary = {"C++": {} if now is None else {"io": now}}
-    found = covered.fallen(summary, {"C++": {"io": counts(80, 100)}})
-    assert [line.split(":")[0] for line in found] == (["io, C++ lines"] if fell else [])
+    found = covered.regressed(summary, {"C++": {"io": counts(80, 100)}})
+    assert [line.split(":")[0] for line in found] == (["io, C++ lines"] if regressed else [])
 
 
 def test_a_language_that_was_not_measured_has_not_fallen():
-    assert covered.fallen({"Python": {}}, {"C++": {"io": counts(80, 100)}}) == []
+    assert covered.regressed({"Python": {}}, {"C++": {"io": counts(80, 100)}}) == []

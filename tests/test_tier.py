@@ -44,7 +44,7 @@ def test_ci_runs_each_test_once_with_each_mpi(place: str, marks: tuple[str, ...]
     assert other == int("mpi" in marks and not {"slow", "soak"} & set(marks) and not of_functions)
 
 
-def test_a_part_for_a_mark_has_every_file_that_bears_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_part_for_a_mark_has_every_file_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, text in (
         ("a/test_a.py", "@pytest.mark.slow"),
         ("test_b.py", "pytestmark = [pytest.mark.slow]"),
@@ -53,7 +53,7 @@ def test_a_part_for_a_mark_has_every_file_that_bears_it(tmp_path: Path, monkeypa
         (tmp_path / name).write_text(text)
     (tmp_path / "test_c.py").write_text("def test_it(): ...")
     monkeypatch.setattr(tier, "ROOT", tmp_path)
-    assert tier.bearing("slow", ".") == ["a/test_a.py", "test_b.py"]
+    assert tier.files_with_mark("slow", ".") == ["a/test_a.py", "test_b.py"]
 
 
 @pytest.mark.parametrize("mark", ["slow", "alone"])

@@ -94,8 +94,8 @@ def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
     return Part(name, ((sys.executable, "-m", "pytest", *words),), dict(env))
 
 
-def bearing(mark: str, *folders: str) -> list[str]:
-    """The test files below the folders that name the mark: to find what has it, the others need not be read."""
+def files_with_mark(mark: str, *folders: str) -> list[str]:
+    """Returns the test files below the folders that name the mark, so that pytest collects no others."""
     files = sorted(chain.from_iterable((ROOT / folder).rglob("test_*.py") for folder in folders))
     return [str(path.relative_to(ROOT)) for path in files if f"mark.{mark}" in path.read_text()]
 
@@ -105,9 +105,8 @@ def native(name: str, *words: str) -> Part:
 
 
 def sanitized(name: str, preset: str, *words: str) -> Part:
-    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler. The build is
-    niced, so that tests beside it keep the processors."""
-    build = ("nice", "-n", "19", "cmake", "--build", "--preset", preset, "--target", "sonde-tests")
+    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
+    build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
     clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
     compiler = (
@@ -140,7 +139,7 @@ def system() -> Tier:
     marks = "not slow and not soak"
     return [
         [[pytest("system tests", f"{marks} and not alone", *PROGRAMS, jobs=WAITING)]],
-        [[pytest("system tests, alone", f"{marks} and alone", *bearing("alone", *PROGRAMS), jobs=0)]],
+        [[pytest("system tests, alone", f"{marks} and alone", *files_with_mark("alone", *PROGRAMS), jobs=0)]],
     ]
 
 
@@ -148,21 +147,23 @@ def test_all() -> Tier:
     chosen = os.environ.get("SONDE_TEST_MPI") or "both"
     other = {"SONDE_TEST_MPI": "other"}
     marks, alone = "not soak and not alone", "not soak and alone"
-    slow = bearing("slow", "tests")
+    slow = files_with_mark("slow", "tests")
     return [
         [
             [
                 pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
                 pytest("slow tests", f"slow and {marks}", *slow, jobs=WAITING, SONDE_TEST_MPI=chosen),
             ],
-            [headers(), sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")],
+            [headers()],
         ],
+        # Not beside surveys, whose DDS domains may be those of C++ tests.
+        [[sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")]],
         [
             [
                 pytest(
                     "the other MPI, alone",
                     f"mpi and not slow and {alone}",
-                    *bearing("alone", *PROGRAMS),
+                    *files_with_mark("alone", *PROGRAMS),
                     jobs=0,
                     **other,
                 ),

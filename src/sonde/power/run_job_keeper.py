@@ -58,7 +58,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _write(fd: int, text: str) -> bool | None:
-    """Writes into an empty pipe without waiting: who does not read is not to hold up the others.
+    """Writes into an empty pipe without waiting, so that one slow launcher does not delay the others.
 
     True: all was written; False: not all; None: the reader has closed it.
     """
@@ -159,7 +159,7 @@ class Keeper:
         self.pipes.append(process.stdin)
         written = _write(process.stdin.fileno(), start["told"])
         if written is None:
-            self.unread.add(start["node"])  # it has ended, or will: its own status says why
+            self.unread.add(start["node"])  # its exit status gives the reason
         if written is not False:
             return True
         self.why = f"on {start['node']} '{start['words'][0]}' takes no environment of more than {_PIPE} B"

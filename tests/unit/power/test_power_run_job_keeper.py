@@ -1,4 +1,4 @@
-"""What a launcher that reads its environment, and one that does not, come to."""
+"""The job keeper writes a launcher's environment, and reports launchers that did not read it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_closed_pipe_is_told_from_one_that_is_full(pipe):
     assert run_job_keeper._write(pipe[1], "X=1\n") is None
 
 
-@pytest.mark.parametrize(("status", "kept"), [(255, 255), (0, 127)])
-def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkeypatch, status, kept):
+@pytest.mark.parametrize(("status", "expected"), [(255, 255), (0, 127)])
+def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkeypatch, status, expected):
     """ssh to a port where nobody listens is such a one: its status is the job's, but no success."""
     start = {"node": "n1", "folder": str(tmp_path), "output": str(tmp_path / "output"), "environment": {}}
     start |= {"words": ["/bin/sh", "-c", f"exit {status}"], "remote": True, "told": "X=1\n"}
@@ -61,5 +61,5 @@ def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkey
     monkeypatch.setattr(run_job_keeper, "_write", late)
     assert keeper._start(start)
     until(lambda: keeper._reap() or not keeper.running, "the launcher has ended")
-    assert keeper.first == ("n1", kept << 8)
+    assert keeper.first == ("n1", expected << 8)
     assert ("without reading" in keeper.why) == (status == 0)
