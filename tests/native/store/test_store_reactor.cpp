@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "providers.hpp"
 #include "service.hpp"
 #include "store_faults.hpp"
 
@@ -26,11 +27,13 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  std::vector<Way> all{{"tcp", ""}, {"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rma", "shm"}};
   const auto names = transport_names();
-  std::erase_if(all,
-                [&](const Way& way) { return std::find(names.begin(), names.end(), way.transport) == names.end(); });
-  if (all.size() == 1) MESSAGE("this build has no libfabric");
+  if (std::find(names.begin(), names.end(), "ofi-msg") == names.end()) {
+    MESSAGE("this build has no libfabric");
+    return {{"tcp", ""}};
+  }
+  std::vector<Way> all{{"tcp", ""}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rma", "shm"}};
+  if (std::string(net_or_tcp()) == "net") all.push_back({"ofi-msg", "net"});
   return all;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "providers.hpp"
 #include "service.hpp"
 
 using namespace sonde;
@@ -155,14 +156,15 @@ bool stop_among_reads(Client& client, Bytes data) {
   return true;
 }
 
-void others_are_served_while(const std::string& transport, const std::string& provider,
+void others_are_served_while(const std::string& transport, std::string provider,
                              std::initializer_list<const char*> stops) {
-  INFO(transport, " ", provider);
   const auto names = transport_names();
   if (std::find(names.begin(), names.end(), transport) == names.end()) {
     MESSAGE("this build has no libfabric");
     return;
   }
+  if (provider == "net") provider = net_or_tcp();
+  INFO(transport, " ", provider);
   Service service;
   auto other = service.client();
   std::deque<Stopped> stopped;
