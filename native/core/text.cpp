@@ -20,4 +20,10 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string replaced(std::string text, std::string_view name, std::string_view value) {
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
+    text.replace(at, name.size(), value);
+  return text;
+}
+
 }  // namespace sonde

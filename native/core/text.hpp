@@ -13,4 +13,7 @@ std::string shown(std::string_view text, std::size_t most = 40);
 /// "a, b, c"
 std::string joined(const std::vector<std::string>& words);
 
+/// `text` with `value` for each `name`.
+std::string replaced(std::string text, std::string_view name, std::string_view value);
+
 }  // namespace sonde

@@ -15,12 +15,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/clock.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "noise/keeper_process.hpp"
 #include "noise/process_tree.hpp"
 #include "noise/scrape.hpp"
@@ -35,12 +37,6 @@ bool read_number(std::string_view text, double& out) { return number(text, out) 
 
 Error bad_option(const std::string& what, const std::string& hint = "") {
   return {"noise.agent_bad_option", what, hint};
-}
-
-std::string replaced(std::string text, std::string_view name, const std::string& value) {
-  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
-    text.replace(at, name.size(), value);
-  return text;
 }
 
 }  // namespace
@@ -76,8 +72,8 @@ Result<std::vector<int>> parse_cpus(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     int first = 0, last = 0;
-    const char* stop = item.data() + item.size();
-    auto [at, err] = std::from_chars(item.data(), stop, first);
+    const char* const stop = std::to_address(item.end());
+    auto [at, err] = std::from_chars(std::to_address(item.begin()), stop, first);
     if (err != std::errc{}) return bad;
     last = first;
     if (at != stop) {

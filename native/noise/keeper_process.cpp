@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/text.hpp"
 #include "noise/process_tree.hpp"
 #include "noise/scrape.hpp"
 #include "noise/shared_names.hpp"
@@ -59,19 +60,13 @@ std::string named(const Process& process) { return process.command + " (process 
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 double cpu_of(const rusage& used) { return seconds(used.ru_utime) + seconds(used.ru_stime); }
 
-std::string replaced(std::string text, std::string_view name, const std::string& value) {
-  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
-    text.replace(at, name.size(), value);
-  return text;
-}
-
 // A set of cores of any size; the kernel cuts it to what this process may have.
 class Cores {
  public:
   Cores() : set_(CPU_ALLOC(cpus_most)), bytes_(CPU_ALLOC_SIZE(cpus_most)) { clear(); }
   Cores(const Cores& other) : Cores() { *this = other; }
   Cores& operator=(const Cores& other) {
-    std::memcpy(set_, other.set_, bytes_);
+    if (this != &other) std::memcpy(set_, other.set_, bytes_);
     return *this;
   }
   ~Cores() { CPU_FREE(set_); }

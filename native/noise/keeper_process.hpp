@@ -17,7 +17,7 @@ namespace sonde::noise {
 
 enum class Request : std::uint8_t { start, pause, resume, stop, place, usage };
 
-inline constexpr std::size_t packet_bytes = 160 * 1024;  ///< the kernel's default send buffer takes 208 KiB
+inline constexpr std::size_t packet_bytes = 160u << 10;  ///< the kernel's default send buffer takes 208 KiB
 inline constexpr std::size_t command_bytes = 100'000;    ///< execve takes 128 KiB for one argument
 inline constexpr std::size_t drives_kept = 2048, pids_told = 256;
 inline constexpr double kill_deadline_s = 5, settle_s = 1, pause_deadline_s = 3;
@@ -55,7 +55,7 @@ class Unpacker {
       value = T{};
       text_ = {};
     } else {
-      std::memcpy(&value, text_.data(), sizeof value);
+      text_.copy(reinterpret_cast<char*>(&value), sizeof value);
       text_.remove_prefix(sizeof value);
     }
     return *this;

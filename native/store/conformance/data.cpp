@@ -18,8 +18,6 @@ namespace sonde::store::conformance {
 
 namespace {
 
-constexpr std::string_view space = "conformance";
-
 Op make(Code code, std::string_view key, std::uint8_t flags = 0) {
   Op op;
   op.code = code;
@@ -48,14 +46,6 @@ Op truncate(std::string_view key, std::uint64_t length) {
 }
 Op status(std::string_view key) { return make(Code::object_status, key); }
 Op remove(std::string_view key) { return make(Code::object_remove, key); }
-
-void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what) {
-  suite.expect(found.status, Status::ok, what);
-  suite.expect(text_of(found.data) == wanted,
-               what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
-  suite.expect(found.value == wanted.size(),
-               what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
-}
 
 std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::string_view prefix,
                                   std::uint64_t page) {
@@ -228,7 +218,7 @@ void check_data(Suite& suite) {
   });
 
   suite.check("a batch of adjacent and of scattered writes reads back, in one batch and one by one", [&] {
-    const std::string text = pattern(1000 * 512, 2);
+    const std::string text = pattern(std::size_t{1000} * 512, 2);
     std::vector<Op> ops;
     const auto at = [](std::size_t k) { return (k * 7919 % 1000) * 512; };
     for (std::size_t k = 0; k < 1000; ++k)
@@ -413,8 +403,8 @@ void check_data(Suite& suite) {
           const std::string mine = "thread" + std::to_string(seed), text = pattern(700, seed * 1000 + k);
           const Op ops[] = {write(mine, 0, text),
                             read(mine, 0, 700),
-                            write("shared", seed * 700, text),
-                            read("shared", seed * 700, 700),
+                            write("shared", std::uint64_t{seed} * 700, text),
+                            read("shared", std::uint64_t{seed} * 700, 700),
                             make(Code::object_list, "thread"),
                             create("fleeting"),
                             remove("fleeting")};

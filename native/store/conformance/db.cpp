@@ -24,8 +24,6 @@ namespace sonde::store::conformance {
 namespace {
 
 using namespace db;
-constexpr std::string_view space = "conformance";
-
 Op make(Code code, std::string_view key, const Blob& data = {}) {
   Op op;
   op.code = code;

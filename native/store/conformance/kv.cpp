@@ -16,8 +16,6 @@ namespace sonde::store::conformance {
 
 namespace {
 
-constexpr std::string_view space = "conformance";
-
 Op make(Code code, std::string_view key, std::uint8_t flags = 0, std::string_view of_space = space) {
   Op op;
   op.code = code;
@@ -33,14 +31,6 @@ Op put(std::string_view key, std::string_view value, std::uint8_t flags = 0, std
 }
 Op get(std::string_view key, std::string_view of_space = space) { return make(Code::kv_get, key, 0, of_space); }
 Op remove(std::string_view key, std::string_view of_space = space) { return make(Code::kv_remove, key, 0, of_space); }
-
-void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what) {
-  suite.expect(found.status, Status::ok, what);
-  suite.expect(text_of(found.data) == wanted,
-               what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
-  suite.expect(found.value == wanted.size(),
-               what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
-}
 
 /// Every operation but `failed` is aborted, that one has its own status.
 void expect_undone(Suite& suite, const Answers& got, std::size_t failed, Status status) {

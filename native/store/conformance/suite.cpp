@@ -115,4 +115,12 @@ std::vector<Check> check_backend(Role role, const Open& open, const std::functio
   return suite.take();
 }
 
+void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what) {
+  suite.expect(found.status, Status::ok, what);
+  suite.expect(text_of(found.data) == wanted,
+               what + ": " + shown(text_of(found.data)) + " instead of " + shown(wanted));
+  suite.expect(found.value == wanted.size(),
+               what + ": value is " + std::to_string(found.value) + ", not the number of bytes");
+}
+
 }  // namespace sonde::store::conformance

@@ -15,6 +15,9 @@
 
 namespace sonde::store::conformance {
 
+/// Where checks put what they make.
+constexpr std::string_view space = "conformance";
+
 /// Ends a check that cannot go on; never leaves check_backend().
 struct Failed : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -83,6 +86,9 @@ class Suite {
 std::string pattern(std::size_t n, unsigned seed);
 /// At most 40 bytes of a name or value, what does not print as \xNN.
 std::string shown(std::string_view text);
+
+/// The outcome of a read or get: all of `wanted`, and its length.
+void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what);
 
 void check_data(Suite& suite);
 void check_kv(Suite& suite);

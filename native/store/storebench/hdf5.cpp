@@ -18,7 +18,7 @@ namespace sonde::store::bench {
 
 /// By name, as the headers declare them. The two that are variables have their values only after `open`.
 struct Hdf5::Calls {
-#define SONDE_CALL(name) decltype(&::name) name = nullptr;
+#define SONDE_CALL(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): it declares
   // clang-format off: it takes the list for one long expression
 #define SONDE_CALLS \
   SONDE_CALL(H5open) SONDE_CALL(H5close) SONDE_CALL(H5dont_atexit) SONDE_CALL(H5get_libversion) \
@@ -51,8 +51,9 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) return none(std::string("HDF5 does not load: ") + ::dlerror());
   std::string missing;
-#define SONDE_CALL(name) \
-  if (!(calls.name = reinterpret_cast<decltype(calls.name)>(::dlsym(handle, #name)))) missing = #name;
+#define SONDE_CALL(name)                                                       \
+  calls.name = reinterpret_cast<decltype(calls.name)>(::dlsym(handle, #name)); \
+  if (!calls.name) missing = #name;
   SONDE_CALLS
 #undef SONDE_CALL
   const auto* const file_access = static_cast<const hid_t*>(::dlsym(handle, "H5P_CLS_FILE_ACCESS_ID_g"));
@@ -76,8 +77,9 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   calls.file_access_class = *file_access;
   calls.byte_type = *byte;
   calls.H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (calls.H5PLprepend(plugins.c_str()) < 0 ||
-      (made->connector_ = calls.H5VLregister_connector_by_name("sonde", H5P_DEFAULT)) < 0)
+  const bool found = calls.H5PLprepend(plugins.c_str()) >= 0;
+  if (found) made->connector_ = calls.H5VLregister_connector_by_name("sonde", H5P_DEFAULT);
+  if (!found || made->connector_ < 0)
     return none("HDF5 " + made->version_ + " does not take the connector: " + made->failed("loading it").what);
   return made;
 }
@@ -118,7 +120,6 @@ Result<std::string> connector_settings(const Config& config, Safety safety) {
 
 namespace {
 
-constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t file_objects_max = 4096, file_bytes_max = 64u << 20;  ///< then a file is made anew
 
 /// An identifier of HDF5 with the call that closes it.

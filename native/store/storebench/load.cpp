@@ -17,7 +17,6 @@ namespace sonde::store::bench {
 
 namespace {
 
-constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t held_max = 64u << 20;  ///< larger batches use their memory again from the beginning
 
 struct Known {
@@ -160,6 +159,7 @@ class StripedLoad final : public StoreLoad {
 
  private:
   void add_operations(Batch& b) override {
+    if (!object_) return;  // prepare() made it
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write") object_->write(b, k * what_.bytes, piece(k));
       else object_->read(b, k * what_.bytes, room(k));

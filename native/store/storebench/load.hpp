@@ -2,6 +2,7 @@
 /// What is measured: one operation of one client, of one size, in batches of a length, so many of them under way.
 /// Owner-thread.
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,7 +35,10 @@ struct Variant {
   static Result<Variant> parse(std::string_view text);
 };
 
-/// Where one iteration's time went, s; NaN where it cannot be told apart.
+/// Of a stage that cannot be told apart.
+constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
+
+/// Where one iteration's time went, s.
 struct Stages {
   double serialise_s, wait_s, backend_s;
 };

@@ -20,7 +20,8 @@ struct Service {
   std::vector<std::unique_ptr<Server>> servers;
   Config config;
 
-  explicit Service(unsigned n = 1, std::vector<BackendSpec> backends = memory_backends(), ServerConfig base = {}) {
+  explicit Service(unsigned n = 1, const std::vector<BackendSpec>& backends = memory_backends(),
+                   ServerConfig base = {}) {
     for (unsigned k = 0; k < n; ++k) {
       base.listen = "127.0.0.1:0";
       base.backends = backends;

@@ -451,7 +451,8 @@ TEST_CASE("a peer whose messages lie is told off, and nothing else happens") {
 
 TEST_CASE("a client that goes in the middle of the handshake does not hold the server") {
   if (!have_ofi()) return;
-  for (const auto& [transport, provider, style] : {std::tuple{"ofi-msg", "tcp", "msg"}, {"ofi-rdm", net_or_tcp(), "rdm"}}) {
+  for (const auto& [transport, provider, style] :
+       {std::tuple{"ofi-msg", "tcp", "msg"}, {"ofi-rdm", net_or_tcp(), "rdm"}}) {
     const auto [a, b] = PairControl::make_pair();
     auto near = std::make_unique<PairControl>(a);
     PairControl far(b);

@@ -77,7 +77,7 @@ int use(Client& client, const std::string& name, Bytes data) {
       ++wrong;
       continue;
     }
-    const Bytes all = data.first(4 * (k % 2 ? 100 : 150'000));
+    const Bytes all = data.first(k % 2 ? 400 : 600'000);
     wrong += !std::ranges::equal(b[0].data, all) || !std::ranges::equal(b[1].data, data.first(50));
   }
   return wrong;

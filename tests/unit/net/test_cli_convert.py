@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from clustbench_files import GOLDEN, KINDS, PREFIX, golden, matrices, read, series, write
 
+import netcdf_tools
 from sonde.core import dataset
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.outcome import Outcome
@@ -68,12 +69,7 @@ def v1_set(folder: Path, prefix: str = "p", ranks: int = 3, **header) -> dict[st
 
 
 def same_header(one: Path, other: Path) -> bool:
-    texts = [
-        subprocess.run(["ncdump", "-h", path], capture_output=True, text=True, check=True).stdout.split(
-            "\n", 1
-        )[1]
-        for path in (one, other)
-    ]
+    texts = [netcdf_tools.run("ncdump", "-h", path).split("\n", 1)[1] for path in (one, other)]
     return texts[0] == texts[1]
 
 
@@ -247,7 +243,7 @@ def test_slices_and_spectra_have_the_rows_of_what_they_are_cut_from(here, mode):
 def test_a_slice_has_the_header_of_clustbench_s(runs):
     outcome = call(cli_convert.cut, f"{PREFIX}_all.nc", "--size", "300")
     assert outcome.values == {"files": ["fixed_length_300.nc"], "size": 300}
-    text = subprocess.run(["ncdump", "-h", "fixed_length_300.nc"], capture_output=True, text=True).stdout
+    text = netcdf_tools.run("ncdump", "-h", "fixed_length_300.nc")
     # The longest series at 300 B has 100 delays, where the CDL of 100 B has 160.
     expected = (GOLDEN / "fixed_length.cdl").read_text().replace("n = 160", "n = 100")
     assert text.split("\n", 1)[1] == expected.split("\n", 1)[1]
@@ -322,7 +318,7 @@ def test_a_spectrum_has_the_header_and_values_of_clustbench_s(runs):
     outcome = call(cli_convert.spectrum, f"{PREFIX}_all.nc", "--size", "100", "--window", "20")
     assert outcome.values["positions"] == 141
     path = Path("spectrum_100_20.nc")
-    text = subprocess.run(["ncdump", "-h", path], capture_output=True, text=True).stdout
+    text = netcdf_tools.run("ncdump", "-h", path)
     assert text.split("\n", 1)[1] == (GOLDEN / "spectrum.cdl").read_text().split("\n", 1)[1]
     delays, spectra = read(golden("all"))[0], read(path)
     windows = np.lib.stride_tricks.sliding_window_view(delays[2, 0, :160], 20)
@@ -672,7 +668,7 @@ def test_netcdf_of_others_is_refused(here):
 def test_a_file_copied_to_netcdf_4_is_read_too(here):
     data = matrices()
     write(here, "p", "average", data)
-    subprocess.run(["nccopy", "-k", "nc4", "p_average.nc", "q_average.nc"], check=True)
+    netcdf_tools.run("nccopy", "-k", "nc4", "p_average.nc", "q_average.nc")
     to("sonde", "q_average.nc", "a.nc")
     with dataset.open("a.nc") as tree:
         assert tree["summary"]["mean"].values[0, 2, 1] == data[1, 2, 0]

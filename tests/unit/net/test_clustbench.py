@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import contextmanager
 
 import netCDF4
@@ -12,6 +11,7 @@ from clustbench_files import GOLDEN, golden, matrices, read, series, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+import netcdf_tools
 from sonde.core.errors import DataError
 from sonde.net import clustbench
 from sonde.net.clustbench import Header
@@ -287,7 +287,7 @@ def test_hosts_are_one_a_line():
 
 
 def ncdump_header(path) -> str:
-    text = subprocess.run(["ncdump", "-h", path], capture_output=True, text=True, check=True).stdout
+    text = netcdf_tools.run("ncdump", "-h", path)
     return "netcdf FILE {\n" + text.split("\n", 1)[1]
 
 
@@ -303,7 +303,7 @@ GOLDEN_HEADER = Header(4, "one_to_one", 100, 1000, 100, 200)
 def test_v1_has_the_header_of_clustbench(tmp_path):
     path = built(tmp_path / "p.nc", clustbench.standard("v1", "median", GOLDEN_HEADER), np.zeros((9, 4, 4)))
     assert ncdump_header(path) == (GOLDEN / "v1_median.cdl").read_text()
-    kind = subprocess.run(["ncdump", "-k", path], capture_output=True, text=True, check=True).stdout
+    kind = netcdf_tools.run("ncdump", "-k", path)
     assert kind == "64-bit offset\n"
 
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/spin.hpp"
 #include "store/transport.hpp"
 
 namespace sonde::store::ofi {
@@ -71,6 +72,9 @@ enum class Wait {
   progress,  ///< a descriptor that is readable when the provider has something to do
   queue,     ///< that of the completion queue, after fi_trywait
 };
+
+/// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
+constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
 struct PortOptions {
   Style style = Style::msg;

@@ -41,8 +41,6 @@ constexpr std::int64_t untold_most_ns = 5'000'000;
 /// some rounds.
 constexpr int trial_rounds = 12, trial_rounds_min = 4, trial_row = 2;
 constexpr std::int64_t trial_usual_ns = 30'000'000, trial_longest_ns = 1'000'000'000;
-/// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
-constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
 /// One range of remote memory in an announcement.
 struct Range {

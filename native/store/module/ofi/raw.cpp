@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "core/spin.hpp"
 #include "store/module/ofi/transport.hpp"
 
 namespace sonde::store::ofi {
@@ -37,9 +36,8 @@ namespace {
 constexpr std::array<std::size_t, 3> pieces_tried{32u << 10, 128u << 10, 512u << 10};
 constexpr std::size_t piece_max = pieces_tried.back(), window = 8;
 constexpr std::size_t trial_bytes = 2u << 20, trials = 3;
-constexpr SpinPolicy bell_spin{.most_ns = 100'000};  ///< as the transports have it where there is nothing to sleep on
 constexpr std::int64_t patience_ns = 30'000'000'000;
-constexpr double attempt_s = 5;
+constexpr double answer_s = 5;
 
 struct Lengths {
   std::uint64_t out, in, piece;
@@ -372,7 +370,7 @@ Result<Message> answer_of(Control& control, char wanted, std::uint8_t number, De
 
 Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const Candidate& candidate,
                                         std::uint8_t number, MutableBytes memory) {
-  const Deadline deadline = Deadline::in_s(2 * attempt_s);
+  const Deadline deadline = Deadline::in_s(2 * answer_s);
   std::string request(1, candidate.style == Style::msg ? 'm' : 'r');
   if (auto ok = control.send(message('T', number, bytes_of(request + candidate.provider))); !ok) return ok.error();
   const auto given_up = [&](const Error& error) {
@@ -426,7 +424,7 @@ Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const
   std::uint8_t number = 0;
   for (const Candidate& candidate : candidates) {
     const Flavour flavour = candidate.style == Style::msg ? Flavour::msg : Flavour::rdm;
-    const Found found = probed(flavour, candidate, Deadline::in_s(attempt_s));
+    const Found found = probed(flavour, candidate, Deadline::in_s(answer_s));
     auto end = found.works ? attempt(control, bells, candidate, ++number, memory)
                            : Result<std::unique_ptr<RawEnd>>(Error{"store.no_provider", found.why, ""});
     if (end) return end;
@@ -440,7 +438,7 @@ Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const
 
 /// Until the client is gone, or tries another provider.
 Result<void> answer(Control& control, RawBells& bells, const Candidate& candidate, std::uint8_t number) {
-  const Deadline deadline = Deadline::in_s(attempt_s);
+  const Deadline deadline = Deadline::in_s(answer_s);
   auto port = Port::open(options_of(candidate));
   if (!port) return port.error();
   const auto address = (*port)->address();
