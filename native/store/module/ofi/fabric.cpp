@@ -36,6 +36,11 @@ constexpr const char* shm_prefix = "sonde-ofi-";
 constexpr int shm_ports_max = 64;
 std::atomic<int> shm_ports{0};
 
+/// libfabric 1.18 took the code of `net` into `tcp`.
+bool is_net(const std::string& provider) {
+  return provider == "net" || (provider == "tcp" && FI_VERSION_GE(fi_version(), FI_VERSION(1, 18)));
+}
+
 std::mutex& open_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -415,10 +420,10 @@ class FabricPort final : public Port {
     attributes.size = queue_entries;
     attributes.format = FI_CQ_FORMAT_MSG;
     fid_cq* queue = nullptr;
-    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17). The descriptor
-    // of another queue, which nothing ever completes on, covers the domain's progress as well; and that costs no signal
-    // for each completion.
-    const bool by_progress = options_.provider == "net" && find_progress();
+    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17, 2.1). The
+    // descriptor of another queue, which nothing ever completes on, covers the domain's progress as well; and that
+    // costs no signal for each completion.
+    const bool by_progress = is_net(options_.provider) && find_progress();
     if (!by_progress) {
       attributes.wait_obj = FI_WAIT_FD;
       if (fi_cq_open(domain, &attributes, &queue, nullptr) == 0) {

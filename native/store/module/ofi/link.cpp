@@ -590,11 +590,14 @@ bool OfiLink::post(Message* m) {
     silent_.clear();
     ++in_flight_;
   }
-  if (peer_asleep_) {
-    peer_asleep_ = false;
-    control_.ring();
-  }
+  rouse();
   return true;
+}
+
+void OfiLink::rouse() {
+  if (!peer_asleep_) return;
+  peer_asleep_ = false;
+  control_.ring();
 }
 
 /// A message without content. False: not now.
@@ -724,7 +727,7 @@ void OfiLink::in_turn(Buffer& buffer) {
       break;
     case MessageKind::asleep:
       // What was sent after the peer's last look it has not seen, and it will not look again by itself.
-      if (h.seen != sent_) control_.ring();
+      if (h.seen != sent_ || (reading_ && reading_->outstanding)) control_.ring();
       else peer_asleep_ = true;
       break;
     case MessageKind::bye_seen: bye_seen_ = true; break;
@@ -954,6 +957,8 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
   // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event
   // loop.
   if (!poisoned_ && reading_->outstanding) collect();
+  // Or the peer has to move it, which it does not do asleep (libfabric 2.1).
+  if (reading_->outstanding) rouse();
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
@@ -1210,7 +1215,8 @@ int OfiLink::progress() {
     const Error error = *failure_;
     close_now(&error);
     shut();
-  } else if (peer_gone_ns_ && arrived_.empty() && now_ns() - peer_gone_ns_ > gone_grace_ns) {
+    // A read of a peer's memory may never complete once the peer is gone (libfabric 2.1, over tcp).
+  } else if (peer_gone_ns_ && (arrived_.empty() || reading_) && now_ns() - peer_gone_ns_ > gone_grace_ns) {
     const Error error = lost(provider_, "the peer ended without a word");
     close_now(&error);
     shut();

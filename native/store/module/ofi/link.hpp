@@ -131,6 +131,8 @@ class OfiLink final : public Link {
   void frame_done(Message& message);
   bool post(Message* message);
   bool say(MessageKind kind, std::uint64_t token = 0);
+  /// Wakes a peer that said it sleeps.
+  void rouse();
   Message* take_message(bool control);
   void recycle(Message* message);
   void drop_released();
