@@ -67,6 +67,24 @@ def test_a_node_that_is_well_passes(answering, tmp_path):
     assert (tmp_path / "logger.stdin").read_text() == "✓ 0 findings in 1 of 1 rooms\n"
 
 
+@pytest.mark.parametrize("script", ["healthcheck", "power-prolog", "power-epilog"])
+@pytest.mark.parametrize("handed", [{}, {"HOME": "/tmp", "TMPDIR": "/tmp"}])
+def test_the_settings_of_an_mpi_are_looked_for_where_nobody_else_can_put_any(
+    answering, tmp_path, script, handed
+):
+    """Open MPI of a root whose HOME is /tmp loads the libraries that /tmp/.openmpi/mca-params.conf names."""
+    seen = program(
+        tmp_path / "seen", f'stat -c "%n %u %a" "$HOME" "$TMPDIR" >{tmp_path}/stat; ls -A "$HOME"\n'
+    )
+    ran = answering(script, SONDE=str(seen), **handed)
+    assert ran.returncode == 0, ran.stderr
+    home, temporary = (line.rsplit(" ", 2) for line in (tmp_path / "stat").read_text().splitlines())
+    assert home == temporary
+    assert home[1:] == [str(os.geteuid()), "700"]
+    assert home[0] != "/tmp"
+    assert not Path(home[0]).exists()
+
+
 def test_a_finding_is_told_and_nothing_is_drained(answering, tmp_path):
     ran = answering("healthcheck", FINDING, 1)
     assert ran.returncode == 1
