@@ -2,7 +2,7 @@
 /// Which of libfabric's providers a test can name.
 
 #include <algorithm>
-#include <string>
+#include <string_view>
 
 #include "core/clock.hpp"
 #include "store/transport.hpp"
@@ -17,5 +17,9 @@ inline const char* net_or_tcp() {
   }();
   return there ? "net" : "tcp";
 }
+
+/// libfabric 2, which has no `net` any more: over shared memory the peer moves what is read of its memory, which takes
+/// a turn of the peer's for each frame.
+inline bool peer_moves_reads() { return std::string_view(net_or_tcp()) == "tcp"; }
 
 }  // namespace sonde::store

@@ -33,7 +33,7 @@ std::vector<Way> ways() {
     return {{"tcp", ""}};
   }
   std::vector<Way> all{{"tcp", ""}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rma", "shm"}};
-  if (std::string(net_or_tcp()) == "net") all.push_back({"ofi-msg", "net"});
+  if (std::string_view(net_or_tcp()) == "net") all.push_back({"ofi-msg", "net"});
   return all;
 }
 
