@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sonde_shell import Shell, finish
 
+import io_components
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi
 from watching import wait_for
@@ -21,13 +22,15 @@ pytestmark = pytest.mark.mpi
 
 DATA = Path(__file__).parents[1] / "data" / "io"
 KIB = 1024
-# What Open MPI is told, and the layer that is then below MPI-IO.
-STACKS = {
-    "openmpi": {"romio": ("--mca", "io", "romio321"), "ompio": ("--mca", "io", "ompio")},
-    "mpich": {"": ()},
-}
 # Functions there that each collective write goes through.
 INSIDE = {"romio": ("ADIOI_GEN_WriteStridedColl",), "ompio": ("mca_common_ompio_file_write_at_all",), "": ()}
+
+
+def stacks(mpi: Mpi) -> dict[str, tuple[str, ...]]:
+    """What Open MPI is told, by the layer that is then below MPI-IO."""
+    if mpi.flavour != "openmpi":
+        return {"": ()}
+    return {"romio": ("--mca", "io", io_components.romio(mpi)), "ompio": ("--mca", "io", "ompio")}
 
 
 def traced(
@@ -57,7 +60,7 @@ def moved(told: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
 def test_each_stack_of_mpi_io_is_seen_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
     load = launch.libexec() / mpi.flavour / "sonde-ioload"
     program = [load, "-a", "MPIIO", "-c", "-t", "256k", "-b", "1m", "-s", "2", "-o", "data"]
-    for below, words in STACKS[mpi.flavour].items():
+    for below, words in stacks(mpi).items():
         told = traced(sonde_mpi, mpi, 4, program, words)
         layers = by_layer(told)
         assert {"mpiio", "posix"} <= set(layers)
@@ -80,7 +83,7 @@ def test_a_rank_that_is_late_is_told_from_exchange(sonde_mpi: Shell, mpi: Mpi, t
     subprocess.run([compiler, "-o", tmp_path / "late", DATA / "late.c"], check=True)
     # Two ranks of OMPIO write each by itself, and wait for nobody; more of MPICH than cores wait for a core.
     ranks = {"openmpi": 4, "mpich": 2}[mpi.flavour]
-    for words in STACKS[mpi.flavour].values():
+    for words in stacks(mpi).values():
         told = traced(sonde_mpi, mpi, ranks, [tmp_path / "late", 1, "data"], words)
         (one,) = [found for found in told["findings"] if found["code"] == "io.collective_exchange"]
         evidence = one["evidence"]

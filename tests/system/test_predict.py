@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sonde_shell import Shell
 
+import io_components
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi, Mpirun
 
@@ -61,11 +62,10 @@ def sums_hold(told: dict[str, Any]) -> None:
 
 
 def test_romio_on_ompio(sonde_open_mpi: Shell, open_mpi: Mpi):
-    stack = {io: ("--mca", "io", io) for io in ("romio321", "ompio")}
+    romio = io_components.romio(open_mpi)
+    stack = {io: ("--mca", "io", io) for io in (romio, "ompio")}
     collective = ("-a", "MPIIO", "-c", "-o", "data", "-e")
-    run = traced(
-        sonde_open_mpi, open_mpi, "a.nc", *collective, "-t", "64k", "-b", "1m", told=stack["romio321"]
-    )
+    run = traced(sonde_open_mpi, open_mpi, "a.nc", *collective, "-t", "64k", "-b", "1m", told=stack[romio])
     for size in ("16k", "256k"):
         traced(
             sonde_open_mpi,

@@ -25,6 +25,8 @@ OMPIO = {"cb_nodes": "io_ompio_num_aggregators", "cb_buffer_size": "io_ompio_byt
 _ROMIOS = re.compile(r"romio_\w+|ind_(rd|wr)_buffer_size|cb_config_list|direct_(read|write)")
 # Parameters of the frameworks that OMPIO alone is made of. Source: Open MPI's documentation, "OMPIO".
 _OMPIOS = re.compile(rf"{MCA}(io_ompio|fcoll|fbtl|fs|sharedfp)(_\w+)?")
+# What Open MPI 4 and Open MPI 5 call their ROMIO.
+ROMIO = "romio321 (romio341 in Open MPI 5)"
 
 
 def is_ompio(io: str) -> bool:
@@ -51,7 +53,7 @@ def check_hints(io: str, hints: Mapping[str, str], load: bool) -> None:
                 "io.bad_hints",
                 f"the hint {name} has no way to OMPIO but through the program itself; allowed from outside: "
                 f"{', '.join(OMPIO)}, and parameters as mca:fcoll=individual",
-                "measure it with --io romio321, or with sonde-ioload",
+                f"measure it with --io {ROMIO}, or with sonde-ioload",
             )
 
 
@@ -171,7 +173,7 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
     elif code in ("io.read_to_write", "io.read_more"):
         direction = "write" if code == "io.read_to_write" else "read"
         if middle == "ompio":
-            return Untried(code, "OMPIO has no switch for data sieving; --mca io romio321 has")
+            return Untried(code, f"OMPIO has no switch for data sieving; --mca io {ROMIO} has")
         hints = {f"romio_ds_{direction}": "disable"}
         text = f"no data sieving (romio_ds_{direction}=disable)"
     else:

@@ -19,7 +19,11 @@ def value(x, file):
     if isinstance(x, np.void) and x.dtype.names:
         return str({name: value(x[name], file) for name in x.dtype.names})
     if isinstance(x, (np.ndarray, np.generic)):
-        data = np.ascontiguousarray(x)
+        data = np.array(x, order="C")
+        if data.dtype == np.longdouble and np.finfo(np.longdouble).nmant == 63:
+            data.reshape(-1).view(np.uint8).reshape(-1, data.itemsize)[:, 10:] = (
+                0  # padding: whatever was there
+            )
         digest = hashlib.sha256(data.tobytes()).hexdigest()[:16]
         return f"{data.dtype} {data.shape} {digest} {data.ravel()[:4].tolist()}"
     return repr(x)

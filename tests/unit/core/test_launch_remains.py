@@ -85,7 +85,7 @@ def test_a_note_of_another_host_is_left_alone(tmp_path, segment):
     assert segment.exists()
 
 
-@pytest.mark.parametrize("name", ["ompi.host.0/pid.{pid}", "prte.host.{pid}.0"])
+@pytest.mark.parametrize("name", ["ompi.host.0/pid.{pid}", "prte.host.{pid}.0", "prterun.host.{pid}.0"])
 def test_session_folders_go_with_all_they_hold(tmp_path, name):
     run_dir, scratch = tmp_path / "a.run", tmp_path / "tmp"
     folder = scratch / name.format(pid=os.getpid())

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SHARED_MEMORY = "/dev/shm/"
+OF_OPEN_MPI_5 = ("prte.", "prterun.", "mpirun.")
 
 
 def note_path(run_dir: Path) -> Path:
@@ -61,13 +62,16 @@ def segments(pids: Iterable[int]) -> list[Path]:
 
 
 def session_folders(launcher: int, environment: Mapping[str, str]) -> list[Path]:
-    """Folders that an mpirun of Open MPI 4 (ompi.HOST.UID/pid.PID) or 5 (prte.HOST.PID.UID) made for itself."""
+    """Folders that an mpirun of Open MPI 4 (ompi.HOST.UID/pid.PID) or 5 made for itself.
+
+    Those of 5 are prte.HOST.PID.UID, and since 5.0.6 named after the program: prterun.HOST.PID.UID.
+    """
     names = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base", "TMPDIR", "TEMP", "TMP")
     bases = dict.fromkeys([*(environment[name] for name in names if environment.get(name)), "/tmp"])
     return [
         folder
         for base in bases
-        for pattern in (f"ompi.*/pid.{launcher}", f"prte.*.{launcher}.*")
+        for pattern in (f"ompi.*/pid.{launcher}", *(f"{name}*.{launcher}.*" for name in OF_OPEN_MPI_5))
         for folder in Path(base).glob(pattern)
     ]
 
@@ -110,7 +114,7 @@ def _is(place: Path, inode: str) -> bool:
         found = place.lstat()
     except OSError:
         return False
-    known = str(place).startswith(SHARED_MEMORY) or place.name.startswith(("pid.", "prte."))
+    known = str(place).startswith(SHARED_MEMORY) or place.name.startswith(("pid.", *OF_OPEN_MPI_5))
     return known and ".." not in place.parts and str(found.st_ino) == inode and found.st_uid == os.geteuid()
 
 
