@@ -698,11 +698,14 @@ def test_ctrl_c_ends_a_client_that_waits(sonde):
                 time.sleep(0.3)
                 os.kill(os.getpid(), signal.SIGINT)
 
+            def wait_for_the_server():
+                began.set()  # on a busy machine the call may begin later than the signal comes
+                client.get("s", "k")
+
             thread = threading.Thread(target=interrupt)
             thread.start()
             with pytest.raises(KeyboardInterrupt):
-                began.set()  # from here on: on a busy machine the call may begin later than the signal comes
-                client.get("s", "k")
+                wait_for_the_server()
             ended.append(True)
             thread.join()
         finally:
