@@ -27,7 +27,7 @@ INSIDE = {"romio": ("ADIOI_GEN_WriteStridedColl",), "ompio": ("mca_common_ompio_
 
 
 def stacks(mpi: Mpi) -> dict[str, tuple[str, ...]]:
-    """What Open MPI is told, by the layer that is then below MPI-IO."""
+    """Options of mpirun, by the layer that they put below MPI-IO."""
     if mpi.flavour != "openmpi":
         return {"": ()}
     return {"romio": ("--mca", "io", io_components.romio(mpi)), "ompio": ("--mca", "io", "ompio")}

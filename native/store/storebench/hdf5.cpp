@@ -189,7 +189,7 @@ class Hdf5Load final : public Load {
   }
 
   Result<void> iterate(Stages& s) override {
-    s = {not_told, not_told, not_told};
+    s = {not_known, not_known, not_known};
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (!(writes_ ? write(next_ + k) : read(k))) return failed("an operation failed");
     next_ += what_.batch;

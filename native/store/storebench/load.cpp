@@ -317,7 +317,7 @@ class RawLoad final : public Load {
       : what_(what), peer_(peer), memory_(memory.first(std::max<std::size_t>(memory_of(what), answer_bytes))) {}
   Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
-    s = {not_told, not_told, not_told};
+    s = {not_known, not_known, not_known};
     const std::size_t bytes = what_.bytes * what_.batch * what_.depth;
     bool reads = false;
     for (const auto& k : known)

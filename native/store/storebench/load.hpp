@@ -35,8 +35,8 @@ struct Variant {
   static Result<Variant> parse(std::string_view text);
 };
 
-/// Of a stage that cannot be told apart.
-constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
+/// The time of a stage that cannot be separated from the others.
+constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
 
 /// Where one iteration's time went, s.
 struct Stages {
