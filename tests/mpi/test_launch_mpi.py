@@ -17,6 +17,7 @@ from sonde.core.launch import YIELD_VARIABLE
 from sonde.core.launch.process import MARK, Ending, Event, ProbeProcess, marked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sonde.core.launch.mpirun import Mpirun
@@ -298,6 +299,14 @@ def test_no_rank_outlives_a_sonde_that_was_killed(ranks: Ranks, number: signal.S
     assert ranks.alive() == []
 
 
+def test_the_input_stays_open_when_a_run_is_stopped(ranks: Ranks) -> None:
+    """MPICH's mpiexec fails where it has an end of file to hand on to ranks that are gone: 2 of 100 runs (4.0.2)."""
+    script = OBEDIENT.replace("read word || word=eof", "read word; timeout 0.5 cat >/dev/null && word=eof")
+    assert script != OBEDIENT
+    assert ranks.run(script, 2, stop_at="start") == Ending("stopped", 0)
+    assert ranks.events[-1] == {"event": "end", "word": "stop"}
+
+
 def test_ctrl_c_in_the_terminal_reaches_sonde_alone(ranks: Ranks) -> None:
     parent, _ = start_parent(ranks, "interrupt", OBEDIENT)
     os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: to the whole foreground group
@@ -312,16 +321,23 @@ def test_every_process_of_a_run_carries_its_mark(ranks: Ranks) -> None:
     assert len({path.read_text() for path in ranks.folder.glob("mark.*")}) == 1
 
 
+def status_of(command: Sequence[str]) -> int:
+    """Its exit status. Its input stays open: with an end of file to hand on to ranks that are gone, MPICH's mpiexec
+    fails (4.0.2)."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        return child.wait()
+
+
 def test_inject_gives_variables_to_the_users_own_command(ranks: Ranks, run_dir: Path) -> None:
     flags = ranks.launcher.command(["END"], [], 2, {})
     own = [*flags[:-1], "/bin/sh", "-c", HEAD + 'printf %s "$SONDE_A" > "$1/a.$rank"', "sh", str(run_dir)]
     command = ranks.launcher.inject(own, {"SONDE_A": "1 2"})
-    assert subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode == 0
+    assert status_of(command) == 0
     assert [path.read_text() for path in run_dir.glob("a.*")] == ["1 2", "1 2"]
 
 
 def test_per_host_runs_once_on_each(ranks: Ranks, run_dir: Path) -> None:
     lines = ranks.launcher.per_host(["/bin/sh", "-c", HEAD, "sh", str(run_dir)], ["localhost"])
     assert len(lines) == 1
-    assert subprocess.run(lines[0], check=False, stdin=subprocess.DEVNULL).returncode == 0
+    assert status_of(lines[0]) == 0
     assert [path.name for path in run_dir.glob("pid.*")] == ["pid.0"]

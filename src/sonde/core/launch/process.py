@@ -227,7 +227,8 @@ class ProbeProcess:
         assert self._child.stdin is not None
         with suppress(OSError, ValueError):  # it is gone already; wait() finds out how
             os.write(self._child.stdin.fileno(), b"stop\n")
-            self._child.stdin.close()
+            # It stays open until the launcher has ended: MPICH's mpiexec fails where it has an end of file to hand on
+            # and the ranks are gone (4.0.2).
 
     def interrupt(self, again: bool) -> None:
         """`stop`, for a user who asks. `again`: one who will not wait; ranks that had no time to stop are not
