@@ -264,7 +264,8 @@ def looks(pairs: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
 def affordable_pairs(budget_s: float, block_s: float, settle_s: float = SETTLE_S, variants: int = 2) -> int:
     """Pairs (rounds, where there are more variants) of blocks that a budget has time for; may be 0."""
     left = budget_s - START_S - END_S - END_SHARE * budget_s
-    return max(0, math.floor(left / (variants * pitch(block_s, settle_s))))
+    # needed_budget() of so many has time for them, whatever both round.
+    return max(0, math.floor(left / (variants * pitch(block_s, settle_s)) + 1e-9))
 
 
 def needed_budget(pairs: int, block_s: float, settle_s: float = SETTLE_S, variants: int = 2) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sonde.core.errors import Exit, UsageError
@@ -83,6 +83,7 @@ def test_what_is_afforded_fits_the_budget_and_one_more_would_not(budget_s, block
     assert needed_budget(pairs + 1, block_s, variants=variants) > budget_s - 1e-6
 
 
+@example(period_s=59.5, spent_s=0.0, count=5)
 @given(period_s=st.floats(0.01, 60), spent_s=st.sampled_from([0.0, 8.0]), count=st.integers(2, 5))
 def test_too_short_a_budget_names_one_that_is_enough(period_s, spent_s, count):
     with pytest.raises(UsageError) as caught:
