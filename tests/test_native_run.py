@@ -22,6 +22,7 @@ selected, failed = 5, 0
 if first <= 3 <= last:
     if {what!r} == "fails":
         failed = 1
+        print("=" * 79, "../../test.cpp:5:", "TEST CASE:  core: one is two", "", sep="\\n")
         print("test.cpp:7: ERROR: CHECK( 1 == 2 ) is NOT correct!")
     if {what!r} == "crashes":
         os.abort()
@@ -74,6 +75,7 @@ def test_a_failure_is_printed_whole_and_counted(build: Path) -> None:
     assert ran.returncode == 1
     assert "test.cpp:7: ERROR: CHECK( 1 == 2 ) is NOT correct!" in ran.stdout
     assert "--first=3 --last=4" in ran.stdout
+    assert "\nFAILED test.cpp:5 core: one is two\n" in ran.stdout
     assert last(ran).startswith("C++ tests: 4 passed, 1 failed, ")
 
 
@@ -83,6 +85,7 @@ def test_cases_that_were_not_run_are_failures(build: Path, what: str) -> None:
     ran = run(build)
     assert ran.returncode == 1
     assert "of 5 cases: " in ran.stdout
+    assert "\nFAILED sonde-test-core --first=3 --last=4\n" in ran.stdout
     assert " 0 failed" not in last(ran)
 
 

@@ -80,7 +80,9 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tier, "ROOT", tmp_path)
     good, bad = (
         tier.Part("good", (("true",),)),
-        tier.Part("bad", (("sh", "-c", "echo broken; false"), ("true",))),
+        tier.Part(
+            "bad", (("sh", "-c", "echo broken; echo FAILED test_it.py::test_it; echo; false"), ("true",))
+        ),
     )
     monkeypatch.setitem(tier.TIERS, "check", lambda: [[[bad, good]]])
     assert tier.main(["check"]) == 1
@@ -88,6 +90,9 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
     assert "broken" in out
     assert "✗ bad" in out
     assert "✓ good" in out
+    *_, named, outcome = out.splitlines()
+    assert named == "  FAILED test_it.py::test_it"
+    assert outcome.endswith("failed: bad")
     monkeypatch.setitem(tier.TIERS, "check", lambda: [[[good]]])
     assert tier.main(["check"]) == 0
 

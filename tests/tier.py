@@ -8,8 +8,8 @@
               each system test file three times beside a busy machine. Ends with a table of campaign, cases, failures
 
 Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
-where it fails. Each part's seconds and the tier's stand at the end. Exit status: 0 all passed, 1 one failed, 2 no such
-tier.
+where it fails. Each part's seconds stand at its end; the tier's, and the names of the tests that failed, come last.
+Exit status: 0 all passed, 1 one failed, 2 no such tier.
 SONDE_TEST_ARGS: more words for pytest. SONDE_TEST_JOBS: how many processes share the tests; 0: one, here.
 """
 
@@ -76,6 +76,10 @@ class Ended:
         """The last line of what it said, without pytest's frame."""
         lines = [line.strip("= ") for line in self.said.splitlines() if line.strip("= ")]
         return lines[-1] if lines else ""
+
+    def failures(self) -> list[str]:
+        """The lines with which pytest, and the program that runs the C++ tests, name a test that failed."""
+        return [line for line in self.said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
 
     def count(self, what: str) -> int:
         return sum(int(number) for number in re.findall(rf"(\d+) {what}", self.last))
@@ -263,6 +267,9 @@ def main(words: list[str]) -> int:
         for part in ended:
             print(f"| {part.name} | {part.count('passed')} | {part.count('failed')} | {part.seconds:.0f} |")
     outcome = f"failed: {', '.join(failed)}" if failed else "all passed"
+    # A log is often read from its end alone.
+    for line in chain.from_iterable(part.failures() for part in ended if not part.passed):
+        print(f"  {line}")
     print(f"{name}: {time.monotonic() - began:.0f} s, {outcome}")
     return 1 if failed else 0
 

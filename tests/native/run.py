@@ -3,9 +3,10 @@
     python tests/native/run.py [--build FOLDER] [--jobs N] [--cases N] [NAME ...] [-- words for doctest]
 
 NAME: programs, as `bus` or `sonde-test-bus`; by default all that the build has (FOLDER/tests/programs.txt). A process
-runs --cases cases of one program. Prints whole what a failed process said, then the seconds of each program, and last
-the cases of all. Exit status: 0 all passed; 1 one failed, a program is missing, a process ran other cases than it was
-asked for, or no case was asked for; 2 bad words. With SONDE_TEST_REQUIRE=all each program must be there.
+runs --cases cases of one program. Prints whole what a failed process said, then the seconds of each program, a line
+`FAILED …` for each case that failed, and last the cases of all. Exit status: 0 all passed; 1 one failed, a program is
+missing, a process ran other cases than it was asked for, or no case was asked for; 2 bad words. With
+SONDE_TEST_REQUIRE=all each program must be there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("core", "noise", "io", "store", "power", "powerd", "bus")
 LONGEST_S = 540
+# How doctest heads what it says of a case that failed: where it stands, then its name.
+HEADS = re.compile(r"^(?:\.\./)*(\S+:\d+):?\nTEST CASE:  (.+)$", re.MULTILINE)
 COUNTS = re.compile(r"test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed")
 
 
@@ -43,6 +46,13 @@ class Ended:
     failed: int
     seconds: float
     said: str  # empty: nothing was wrong
+
+    def names(self) -> list[str]:
+        """Where each case that failed stands, and its name; of a process that named none, its share of the cases."""
+        if not self.said:
+            return []
+        named = [f"{where} {name}" for where, name in HEADS.findall(self.said)]
+        return named or [f"{self.share.program.name} --first={self.share.first} --last={self.share.last}"]
 
 
 def program_name(word: str) -> str:
@@ -144,6 +154,8 @@ def main(words: list[str]) -> int:
         own = [done for done in ended if done.share.program == program]
         seconds, failed = sum(done.seconds for done in own), sum(done.failed for done in own)
         print(f"  {'✗' if failed else '✓'} {program.name:<20} {cases[program]:4} cases {seconds:7.1f} s")
+    for done in ended:
+        print(*(f"FAILED {name}\n" for name in done.names()), sep="", end="")
     passed, failed = sum(done.passed for done in ended), sum(done.failed for done in ended)
     print(f"C++ tests: {passed} passed, {failed} failed, {time.monotonic() - began:.0f} s")
     return 1 if failed or not passed else 0
