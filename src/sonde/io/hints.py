@@ -2,7 +2,8 @@
 
 ROMIO reads a file that ROMIO_HINTS names, in every MPI that has it (Open MPI's romio components, MPICH, Intel MPI).
 OMPIO reads none: what a program passes in an MPI_Info reaches it, and so do Open MPI's own parameters, which anybody
-can set.
+can set. ROMIO within Open MPI 5 reads no hint that a program passes when it opens a file, nor then that hint in the
+file (seen with 5.0.7).
 """
 
 from __future__ import annotations
@@ -67,12 +68,13 @@ def environment(io: str, hints: Mapping[str, str], load: bool, file: str) -> tup
     for name, value in hints.items():
         if name.startswith(MCA):
             env[f"OMPI_MCA_{name.removeprefix(MCA)}"] = value
-        elif load:
+            continue
+        if load and not io.startswith("romio"):
             env[f"{OF_A_LOAD}{name}"] = value
-        elif is_ompio(io):
-            env[f"OMPI_MCA_{OMPIO[name]}"] = value
-        else:
+        elif not is_ompio(io):
             lines.append(f"{name} {value}\n")
+        if is_ompio(io) and name in OMPIO:
+            env[f"OMPI_MCA_{OMPIO[name]}"] = value
     if lines:
         env[VARIABLE] = file
     return env, "".join(lines)

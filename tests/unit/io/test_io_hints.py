@@ -15,10 +15,15 @@ CB = {"romio_cb_write": "disable"}
     [
         ("default", {}, True, {}, ""),
         ("romio321", {}, False, {"OMPI_MCA_io": "romio321"}, ""),
-        ("romio321", CB, True, {"OMPI_MCA_io": "romio321", "IOR_HINT__MPI__romio_cb_write": "disable"}, ""),
+        ("romio341", CB, True, {"OMPI_MCA_io": "romio341", "ROMIO_HINTS": "/h"}, "romio_cb_write disable\n"),
+        ("default", CB, True, {"IOR_HINT__MPI__romio_cb_write": "disable"}, ""),
         ("default", CB, False, {"ROMIO_HINTS": "/h"}, "romio_cb_write disable\n"),
         ("romio321", CB, False, {"OMPI_MCA_io": "romio321", "ROMIO_HINTS": "/h"}, "romio_cb_write disable\n"),
         ("ompio", {"cb_nodes": "2"}, False, {"OMPI_MCA_io": "ompio", "OMPI_MCA_io_ompio_num_aggregators": "2"}, ""),
+        (
+            "ompio", {"cb_nodes": "2"}, True,
+            {"OMPI_MCA_io": "ompio", "IOR_HINT__MPI__cb_nodes": "2", "OMPI_MCA_io_ompio_num_aggregators": "2"}, "",
+        ),
         ("ompio", {"mca:fcoll": "individual"}, True, {"OMPI_MCA_io": "ompio", "OMPI_MCA_fcoll": "individual"}, ""),
     ],
 )  # fmt: skip
