@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from sonde.net.links import LinkTest, slow_links
 from sonde.net.pairs import LEVELS, Pairs, centre, pairs_of
 
 CELL = ("src", "dst", "size")
+# name -> dimensions, values, unit, long name
+Table = dict[str, tuple[tuple[str, ...], Any, str, str]]
 # Cells whose course over time tells whether the whole machine changed, and pairs looked at for jumps of their
 # own.
 EVENT_CELLS = 400
@@ -38,14 +41,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     """
     cells.check(raw)
     summary = xr.Dataset(coords={d: raw[d] if d in raw.coords else np.arange(raw.sizes[d]) for d in CELL})
-    for name, values in cells.measure(raw).items():
-        units, long_name, method = cells.CHEAP[name]
-        summary[name] = xr.Variable(CELL, values, {"units": units, "long_name": long_name, "method": method})
-    if "status" in raw:
-        summary["status"] = raw["status"].load().variable
-    for name in LEVELS:
-        if name in raw:
-            summary[name] = raw[name].load().variable
+    _put_cells(summary, cells.measure(raw), cells.CHEAP)
+    summary.update({name: raw[name].load().variable for name in ("status", *LEVELS) if name in raw})
     summary.attrs.update(_facts(raw))
     _put_fits(summary, raw)
     summary = structure(summary)
@@ -85,9 +82,7 @@ def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
     if len(spots) > most:
         drawn = np.random.default_rng(0).choice(len(spots), most, replace=False)
         chosen = sorted({*(spots[k] for k in drawn), *shown})
-    for name, values in cells.fit(raw, chosen, set(shown)).items():
-        units, long_name, method = cells.COSTLY[name]
-        summary[name] = xr.Variable(CELL, values, {"units": units, "long_name": long_name, "method": method})
+    _put_cells(summary, cells.fit(raw, chosen, set(shown)), cells.COSTLY)
     summary.attrs.update(fitted_cells=len(chosen), measured_cells=len(spots))
 
 
@@ -121,8 +116,13 @@ def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:
         "share": ("1", "share of cells that moved the same way", [e.share for e in events]),
         "p": ("1", "p of no change", [e.p for e in events]),
     }
-    for name, (units, long_name, values) in columns.items():
-        _put(summary, f"event_{name}", ("event",), np.array(values, float), units, long_name)
+    _put(
+        summary,
+        {
+            f"event_{name}": (("event",), np.array(values, float), units, long_name)
+            for name, (units, long_name, values) in columns.items()
+        },
+    )
 
 
 def structure(summary: xr.Dataset) -> xr.Dataset:
@@ -138,60 +138,41 @@ def structure(summary: xr.Dataset) -> xr.Dataset:
 
 
 def _put_classes(summary: xr.Dataset, pairs: Pairs, classes: Classes) -> None:
-    _put(
-        summary, "class", CELL[:2], pairs.matrix(classes.label, -1), "1", "link class, 0 the fastest; -1 none"
-    )
+    by_class = ("link_class",)
     _put(
         summary,
-        "class_expected",
-        CELL[:2],
-        pairs.matrix(classes.expected, -1),
-        "1",
-        "link class that the other links of both ranks say",
+        {
+            "class": (CELL[:2], pairs.matrix(classes.label, -1), "1", "link class, 0 the fastest; -1 none"),
+            "class_expected": (
+                CELL[:2],
+                pairs.matrix(classes.expected, -1),
+                "1",
+                "link class that the other links of both ranks say",
+            ),
+            "class_links": (by_class, classes.count, "1", "links in a class"),
+            "class_median": (("link_class", "size"), classes.centre, "s", "median over links of a class"),
+            "class_spread": (by_class, classes.spread, "1", "robust sd of log latency between its links"),
+            "class_level": (by_class, np.array(classes.level, object), "1", "where most of its pairs are"),
+            "class_level_share": (by_class, classes.level_share, "1", "share of its pairs that are there"),
+            "merge_tree": (
+                ("merge", "merge_part"),
+                classes.merge,
+                "1",
+                "tree of links as scipy's linkage: left, right, height (log ratio), links",
+            ),
+            "leaf_name": (("leaf",), np.array(classes.leaf, object), "1", "links in a leaf of the tree"),
+            "leaf_class": (("leaf",), classes.leaf_class, "1", "class of a leaf"),
+        },
     )
-    _put(summary, "class_links", ("link_class",), classes.count, "1", "links in a class")
-    _put(summary, "class_median", ("link_class", "size"), classes.centre, "s", "median over links of a class")
-    _put(
-        summary,
-        "class_spread",
-        ("link_class",),
-        classes.spread,
-        "1",
-        "robust sd of log latency between its links",
-    )
-    _put(
-        summary,
-        "class_level",
-        ("link_class",),
-        np.array(classes.level, object),
-        "1",
-        "where most of its pairs are",
-    )
-    _put(
-        summary,
-        "class_level_share",
-        ("link_class",),
-        classes.level_share,
-        "1",
-        "share of its pairs that are there",
-    )
-    _put(
-        summary,
-        "merge_tree",
-        ("merge", "merge_part"),
-        classes.merge,
-        "1",
-        "tree of links as scipy's linkage: left, right, height (log ratio), links",
-    )
-    _put(summary, "leaf_name", ("leaf",), np.array(classes.leaf, object), "1", "links in a leaf of the tree")
-    _put(summary, "leaf_class", ("leaf",), classes.leaf_class, "1", "class of a leaf")
     summary.attrs["class_agreement"] = classes.agreement
     summary.attrs["class_agreement_p"] = classes.p
 
 
 def _put_links(summary: xr.Dataset, pairs: Pairs, test: LinkTest) -> None:
-    _put(summary, "ratio", CELL, pairs.matrix(test.ratio), "1", "median over what ranks and class explain")
-    _put(summary, "link_level", CELL[:2], pairs.matrix(test.q), "1", "false-discovery level of a slow link")
+    table: Table = {
+        "ratio": (CELL, pairs.matrix(test.ratio), "1", "median over what ranks and class explain"),
+        "link_level": (CELL[:2], pairs.matrix(test.q), "1", "false-discovery level of a slow link"),
+    }
     found = [*test.ranks, *test.links]
     columns: dict[str, tuple[str, str, list[Any]]] = {
         "subject": ("1", "what is slow: link, rank or host", [s.subject for s in found]),
@@ -215,7 +196,8 @@ def _put_links(summary: xr.Dataset, pairs: Pairs, test: LinkTest) -> None:
             if units == "B" or name in ("src", "dst")
             else float
         )
-        _put(summary, f"link_{name}", ("link",), np.array(column, dtype), units, long_name)
+        table[f"link_{name}"] = (("link",), np.array(column, dtype), units, long_name)
+    _put(summary, table)
     summary.attrs.update(
         detectable_slowdown=test.detectable,
         detectable_power=test.power,
@@ -244,9 +226,11 @@ def _put_jumps(summary: xr.Dataset, pairs: Pairs, classes: Classes) -> None:
         "p": ("1", "p of no break", [j.p for j in found]),
         "share": ("1", "share of the class's pairs that show it", [j.share for j in found]),
     }
+    table: Table = {}
     for name, (units, long_name, column) in columns.items():
         dtype = np.int64 if name in ("src", "dst", "class", "size_low", "size_high") else float
-        _put(summary, f"jump_{name}", ("jump",), np.array(column, dtype), units, long_name)
+        table[f"jump_{name}"] = (("jump",), np.array(column, dtype), units, long_name)
+    _put(summary, table)
 
 
 def _facts(raw: xr.Dataset) -> dict[str, Any]:
@@ -259,7 +243,21 @@ def _facts(raw: xr.Dataset) -> dict[str, Any]:
     return attrs
 
 
-def _put(
-    summary: xr.Dataset, name: str, dims: tuple[str, ...], values: Any, units: str, long_name: str
+def _put_cells(
+    summary: xr.Dataset, values: Mapping[str, np.ndarray], described: Mapping[str, tuple[str, str, str]]
 ) -> None:
-    summary[name] = xr.Variable(dims, values, {"units": units, "long_name": long_name})
+    """described: name -> unit, long name, method."""
+    names = ("units", "long_name", "method")
+    summary.update(
+        {name: xr.Variable(CELL, array, dict(zip(names, described[name]))) for name, array in values.items()}
+    )
+
+
+def _put(summary: xr.Dataset, table: Table) -> None:
+    """All at once: for each variable that a dataset is given alone, xarray merges and aligns all that are there."""
+    summary.update(
+        {
+            name: xr.Variable(dims, values, {"units": units, "long_name": long_name})
+            for name, (dims, values, units, long_name) in table.items()
+        }
+    )

@@ -116,11 +116,9 @@ def pieces(raw: xr.Dataset, most_bytes: int = PIECE_BYTES) -> Iterator[tuple[sli
 
 def series_in(raw: xr.Dataset, box: tuple[slice, slice, slice]) -> Iterator[tuple[Spot, Series]]:
     """Every cell of a box that has samples, with where it is in /raw."""
-    names = [name for name in ("latency", "epoch", "t_start") if name in raw]
-    part = raw[names].isel(src=box[0], dst=box[1], size=box[2])
-    latency = _values(part, "latency")
-    epoch = _values(part, "epoch") if "epoch" in part else None
-    t = _values(part, "t_start") if "t_start" in part else None
+    latency = _values(raw, "latency", box)
+    epoch = _values(raw, "epoch", box) if "epoch" in raw else None
+    t = _values(raw, "t_start", box) if "t_start" in raw else None
     if np.isinf(latency).any():
         raise DataError(
             "net.infinite_latency", "/raw/latency holds an infinite delay", "sonde data validate FILE"
@@ -318,8 +316,10 @@ def windows(series: Series) -> np.ndarray:
     return series.latency[long[:, None] + np.arange(width)] if width else np.zeros((0, 0))
 
 
-def _values(part: xr.Dataset, name: str) -> np.ndarray:
-    return np.asarray(part[name].transpose(*SERIES).values)
+def _values(raw: xr.Dataset, name: str, box: tuple[slice, slice, slice]) -> np.ndarray:
+    # The variable alone: xarray would cut its coordinates, too, for each cell.
+    part = raw.variables[name].isel(src=box[0], dst=box[1], size=box[2])
+    return np.asarray(part.transpose(*SERIES).values)
 
 
 def _series(x: np.ndarray, epoch: np.ndarray | None, t: np.ndarray | None) -> Series:
