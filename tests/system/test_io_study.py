@@ -100,6 +100,18 @@ class TestStudy:
             "romio_cb_write=disable,romio_ds_write=disable",
         ]
         assert 0 < 10 * writes[0] < writes[1]  # without buffers each row of the grid is a write
+        assert "io.hint_not_taken" not in codes(told)
+
+    def test_a_hint_that_the_file_has_with_another_value_is_told(self, sonde_mpi: Shell, mpi: Mpi):
+        words = ("--workload", "ior:-a MPIIO -c -t 1m", "--repetitions", "1", "--no-limits")
+        hints = ("--hints", "cb_nodes=7")  # ROMIO takes one a host; OMPIO tells what was given
+        told = sonde_mpi("io", "study", *SMALL, *words, *hints, "-o", "a.nc", "--json").expect(0).json
+        evidence = [one["evidence"] for one in told["warnings"] if one["code"] == "io.hint_not_taken"]
+        assert evidence == (
+            ["default: cb_nodes=7 was given, and the open file has cb_nodes=1"]
+            if mpi.flavour == "mpich"
+            else []
+        )
 
     def test_a_program_of_ones_own_that_prints_what_ior_prints(self, sonde_mpi: Shell):
         words = (

@@ -80,6 +80,18 @@ def environment(io: str, hints: Mapping[str, str], load: bool, file: str) -> tup
     return env, "".join(lines)
 
 
+def not_taken(hints: Mapping[str, str], of_file: Mapping[str, str]) -> dict[str, str]:
+    """The hints that the open file has with another value than was given: name -> the file's value.
+
+    of_file: what MPI_File_get_info tells. A hint that it does not name cannot be judged: Open MPI tells few.
+    """
+    return {
+        name: of_file[name]
+        for name, value in hints.items()
+        if name in of_file and of_file[name].strip().lower() != value.strip().lower()
+    }
+
+
 def merged(text: str, hints: Mapping[str, str]) -> str:
     """A file of hints, "name value" a line, with some of them changed or added."""
     kept = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] not in hints]

@@ -178,8 +178,9 @@ def line_of(cell: Cell, plan: Plan, start: Start, folder: Path) -> Line:
         return Line(env, words, text, None)
     results = folder / "results.json"
     first = ("--bt-io",) if cell.workload.kind == "bt-io" else ()
+    shown = ("-H",) if cell.stack.hints else ()  # for `check_hints`
     return Line(
-        env, (str(start.program), *first, *words, "-o", "data", "--json", str(results)), text, results
+        env, (str(start.program), *first, *words, *shown, "-o", "data", "--json", str(results)), text, results
     )
 
 
@@ -361,7 +362,9 @@ class _Study:
         rates = ior_output.Rates()
         if status == 0:
             try:
-                rates = ior_output.rates(self.results(line))
+                results = self.results(line)
+                rates = ior_output.rates(results)
+                self.check_hints(cell, results)
             except (SondeError, OSError, ValueError) as error:
                 status = 1
                 self.words[step.cell] = (
@@ -452,6 +455,18 @@ class _Study:
                 "io.other_stack",
                 f"{cell.stack.io} was asked for, and none of its functions was called under MPI-IO",
                 "its library may hide them: sonde io layers check; or the MPI took another component",
+            )
+
+    def check_hints(self, cell: Cell, results: Mapping[str, Any]) -> None:
+        """Whether the file had the hints that were given: an MPI may leave them, or take others, without a word."""
+        options = results.get("options")
+        of_file = options.get("hints_of_file") if isinstance(options, Mapping) else None
+        for name, value in hints.not_taken(dict(cell.stack.hints), of_file or {}).items():
+            given = dict(cell.stack.hints)[name]
+            self.warn(
+                "io.hint_not_taken",
+                f"{cell.stack.io}: {name}={given} was given, and the open file has {name}={value}",
+                "what is measured as with the hint is measured with the file's value",
             )
 
     def log(self, cell: Cell) -> None:

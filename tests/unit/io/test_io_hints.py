@@ -40,6 +40,18 @@ def test_a_hint_without_a_way_to_ompio_is_refused():
     hints.check_hints("ompio", CB, load=True)  # sonde-ioload passes it on
 
 
+def test_a_hint_that_the_file_has_with_another_value_was_not_taken():
+    given = {"romio_cb_write": "disable", "cb_nodes": "4", "striping_unit": "65536", "cb_config_list": "*:1"}
+    of_file = {
+        "romio_cb_write": "automatic",
+        "cb_nodes": "1",
+        "cb_config_list": "*:1 ",
+        "romio_ds_read": "disable",
+    }
+    assert hints.not_taken(given, of_file) == {"romio_cb_write": "automatic", "cb_nodes": "1"}
+    assert hints.not_taken({"romio_cb_write": "Disable"}, {"romio_cb_write": "disable"}) == {}
+
+
 def test_a_users_own_hints_stay_but_those_that_are_tried():
     assert hints.merged("", CB) == "romio_cb_write disable\n"
     mine = "# mine\ncb_nodes 2\n\nromio_cb_write enable\n"
