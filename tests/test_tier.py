@@ -109,3 +109,12 @@ def test_a_part_of_pytest_that_finds_no_test_fails(tmp_path: Path, monkeypatch: 
     assert not tier.run(none).passed
     monkeypatch.setenv("SONDE_TEST_ARGS", "-k launch")
     assert tier.run(none).passed
+
+
+def test_who_wants_no_bytecode_beside_the_sources_has_it_in_the_build(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in tier.environment()
+    assert tier.environment()["PYTHONPYCACHEPREFIX"] == str(tier.ROOT / "build/pycache")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
+    assert "PYTHONPYCACHEPREFIX" not in tier.environment()

@@ -212,6 +212,16 @@ def busy(wanted: bool) -> Iterator[None]:
             process.wait()
 
 
+def environment() -> dict[str, str]:
+    """This process's. Who wants no bytecode beside the sources has it in build/: without any, each process compiles
+    all that it imports, and pytest rewrites each test file.
+    """
+    env = dict(os.environ)
+    if env.pop("PYTHONDONTWRITEBYTECODE", ""):
+        env.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / "build/pycache"))
+    return env
+
+
 def run(part: Part) -> Ended:
     began = time.monotonic()
     passed = True
@@ -222,7 +232,7 @@ def run(part: Part) -> Ended:
             done = subprocess.run(
                 command,
                 cwd=ROOT,
-                env=os.environ | part.env,
+                env=environment() | part.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
