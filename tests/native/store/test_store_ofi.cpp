@@ -477,6 +477,13 @@ TEST_CASE("a client that goes in the middle of the handshake does not hold the s
 
 namespace {
 
+/// Over shared memory, where all data is announced and read by the peer.
+LinkOptions announcing() {
+  LinkOptions options = over("shm");
+  options.rma_from = 1;
+  return options;
+}
+
 /// A frame whose data, at `memory`, stays there.
 Outgoing large_frame(Bytes memory) {
   Outgoing out = small_frame(1);
@@ -494,9 +501,7 @@ Outgoing large_frame(Bytes memory) {
 
 TEST_CASE("over shared memory what is announced is read and delivered in one turn") {
   if (!have_ofi()) return;
-  LinkOptions options = over("shm");
-  options.rma_from = 1;
-  Pair pair("ofi-rma", options);
+  Pair pair("ofi-rma", announcing());
   REQUIRE_MESSAGE(pair.client, pair.error);
   REQUIRE(pair.server);
   const std::vector<std::byte> memory(100'000, std::byte{1});
@@ -524,9 +529,7 @@ TEST_CASE("over shared memory what is announced is read and delivered in one tur
 
 TEST_CASE("a peer that sleeps is woken where it has to move what is read of its memory") {
   if (!have_ofi()) return;
-  LinkOptions options = over("shm");
-  options.rma_from = 1;
-  Pair pair("ofi-rma", options);
+  Pair pair("ofi-rma", announcing());
   REQUIRE_MESSAGE(pair.client, pair.error);
   REQUIRE(pair.server);
   const std::vector<std::byte> memory(100'000, std::byte{1});
