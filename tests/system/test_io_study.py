@@ -104,14 +104,17 @@ class TestStudy:
 
     def test_a_hint_that_the_file_has_with_another_value_is_told(self, sonde_mpi: Shell, mpi: Mpi):
         words = ("--workload", "ior:-a MPIIO -c -t 1m", "--repetitions", "1", "--no-limits")
-        hints = ("--hints", "cb_nodes=7")  # ROMIO takes one a host; OMPIO tells what was given
-        told = sonde_mpi("io", "study", *SMALL, *words, *hints, "-o", "a.nc", "--json").expect(0).json
+        hints = (
+            "--hints",
+            "cb_nodes=7",
+        )  # ROMIO takes one a host, and tells it; within Open MPI 4 it does not
+        told = sonde_mpi("io", "study", *words, *SMALL, *hints, "-o", "a.nc", "--json").expect(0).json
+        ios = {cell["io"] for cell in told["cells"]}
+        telling = ios if mpi.flavour == "mpich" else ios & {"romio341"}
         evidence = [one["evidence"] for one in told["warnings"] if one["code"] == "io.hint_not_taken"]
-        assert evidence == (
-            ["default: cb_nodes=7 was given, and the open file has cb_nodes=1"]
-            if mpi.flavour == "mpich"
-            else []
-        )
+        assert evidence == [
+            f"{io}: cb_nodes=7 was given, and the open file has cb_nodes=1" for io in sorted(telling)
+        ]
 
     def test_a_program_of_ones_own_that_prints_what_ior_prints(self, sonde_mpi: Shell):
         words = (
