@@ -58,6 +58,13 @@ AgentSpec spec_of(const std::string& command) {
   return spec;
 }
 
+/// A shell that does `at_term` when it is told to end; it is ready once it would.
+AgentSpec trapping(const std::string& at_term, const std::string& command) {
+  AgentSpec spec = spec_of("trap '" + at_term + "' TERM; : >$SONDE_AGENT_DIR/up; " + command);
+  spec.ready = "file:{dir}/up";
+  return spec;
+}
+
 bool all_stopped(const std::vector<pid_t>& pids) {
   return !pids.empty() && std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return busiest_state(pid) == 'T'; });
 }
@@ -163,7 +170,7 @@ TEST_CASE("what ignores SIGTERM is killed after its grace; what heeds it may tid
   const Marked mark;
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  auto spec = spec_of("trap '' TERM; while :; do sleep 1; done");
+  auto spec = trapping("", "while :; do sleep 1; done");
   spec.grace_s = 0.1;
   REQUIRE(keeper->start(spec));
   REQUIRE(keeper->pause());
@@ -172,7 +179,9 @@ TEST_CASE("what ignores SIGTERM is killed after its grace; what heeds it may tid
 
   const std::string note = "/tmp/sonde-test-tidied-" + std::to_string(::getpid());
   ::unlink(note.c_str());
-  REQUIRE(keeper->start(spec_of("trap 'echo tidied > " + note + "; exit 0' TERM; while :; do sleep 0.01; done")));
+  spec = trapping("echo tidied > " + note + "; exit 0", "while :; do sleep 0.01; done");
+  spec.grace_s = 20;  // a busy machine may take its time
+  REQUIRE(keeper->start(spec));
   REQUIRE(keeper->pause());
   REQUIRE(keeper->stop());
   CHECK(is_there(note));
