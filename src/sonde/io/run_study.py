@@ -459,14 +459,14 @@ class _Study:
 
     def check_hints(self, cell: Cell, results: Mapping[str, Any]) -> None:
         """Whether the file had the hints that were given: an MPI may leave them, or take others, without a word."""
+        given = dict(cell.stack.hints)
         options = results.get("options")
         of_file = options.get("hints_of_file") if isinstance(options, Mapping) else None
-        for name, value in hints.not_taken(dict(cell.stack.hints), of_file or {}).items():
-            given = dict(cell.stack.hints)[name]
+        for name, value in hints.not_taken(given, of_file or {}).items():
             self.warn(
                 "io.hint_not_taken",
-                f"{cell.stack.io}: {name}={given} was given, and the open file has {name}={value}",
-                "what is measured as with the hint is measured with the file's value",
+                f"{cell.stack.io}: {name}={given[name]} was given, and the open file has {name}={value}",
+                f"read these cells as measured with {name}={value}",
             )
 
     def log(self, cell: Cell) -> None:
