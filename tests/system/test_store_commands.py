@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 import urllib.request
 from pathlib import Path
 
@@ -367,19 +366,6 @@ def test_status_of_several_servers_none_of_which_answers(sonde):
     assert "127.0.0.1:2" in ran.said
 
 
-def test_the_timeout_holds_while_connecting(sonde, service):
-    """A server that is stopped takes connections, as its system does so for it, and says nothing."""
-    (sonde.cwd / "f").write_text("1")
-    os.kill(service.pid, signal.SIGSTOP)
-    try:
-        for words in (("put", "kv:s/k", "f"), ("ls", "kv:s"), ("query", "lab/runs"), ("status",)):
-            ran = sonde("store", *words, "--timeout", "200ms").expect(3)
-            assert f"{service.address} did not answer within 200 ms" in ran.said
-            assert "raise --timeout" in ran.said
-    finally:
-        os.kill(service.pid, signal.SIGCONT)
-
-
 def stop(pid: int) -> None:
     """Stops a process, and returns when no thread of it runs any more: a server that spins answers for a moment yet."""
     os.kill(pid, signal.SIGSTOP)
@@ -389,6 +375,19 @@ def stop(pid: int) -> None:
             (task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()
         )
     )
+
+
+def test_the_timeout_holds_while_connecting(sonde, service):
+    """A server that is stopped takes connections, as its system does so for it, and says nothing."""
+    (sonde.cwd / "f").write_text("1")
+    stop(service.pid)
+    try:
+        for words in (("put", "kv:s/k", "f"), ("ls", "kv:s"), ("query", "lab/runs"), ("status",)):
+            ran = sonde("store", *words, "--timeout", "200ms").expect(3)
+            assert f"{service.address} did not answer within 200 ms" in ran.said
+            assert "raise --timeout" in ran.said
+    finally:
+        os.kill(service.pid, signal.SIGCONT)
 
 
 def test_a_batch_that_times_out_names_the_server_and_what_gives_it_longer(service):
@@ -616,7 +615,7 @@ def heard(running: Service, words: str) -> bool:
 
 def test_a_second_ctrl_c_wakes_and_ends_a_server_that_is_stopped(sonde):
     with serving(sonde, "--memory") as running:
-        os.kill(running.pid, signal.SIGSTOP)
+        stop(running.pid)
         running.process.send_signal(signal.SIGINT)
         assert heard(running, f"waiting for sonde-stored (process {running.pid}, which is stopped)")
         ran = running.end().expect(130)
@@ -688,29 +687,27 @@ def test_ctrl_c_ends_a_client_that_waits(sonde):
         pytest.skip("SIGINT is ignored here, as in a shell's background jobs")
     with serving(sonde, "--memory") as running, connected(running) as client:
         client.put("s", "k", b"v" * 100)
-        os.kill(running.pid, signal.SIGSTOP)
-        try:
-            began = threading.Event()
-            ended = []
+        stop(running.pid)
+        began, over = threading.Event(), threading.Event()
 
-            def interrupt():
-                began.wait()
-                time.sleep(0.3)
+        def interrupt():
+            began.wait()
+            if not over.wait(0.3):  # a call that ended for another reason is a failure of this test alone
                 os.kill(os.getpid(), signal.SIGINT)
 
-            def wait_for_the_server():
-                began.set()  # on a busy machine the call may begin later than the signal comes
-                client.get("s", "k")
+        def wait_for_the_server():
+            began.set()  # on a busy machine the call may begin later than the signal comes
+            client.get("s", "k")
 
-            thread = threading.Thread(target=interrupt)
-            thread.start()
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
             with pytest.raises(KeyboardInterrupt):
                 wait_for_the_server()
-            ended.append(True)
-            thread.join()
         finally:
+            over.set()
+            thread.join()
             os.kill(running.pid, signal.SIGCONT)
-        assert ended
         assert client.get("s", "k") == b"v" * 100
 
 
@@ -756,11 +753,8 @@ def test_a_get_that_is_ended_leaves_the_file_as_it_was(sonde, service, number):
 def test_a_timeout_is_told_and_the_client_goes_on(sonde):
     with serving(sonde, "--memory") as running, connected(running, timeout_s=4) as client:
         client.put("s", "k", b"v")
-        os.kill(running.pid, signal.SIGSTOP)
-        threads = Path(f"/proc/{running.pid}/task")
-        stopped = wait_for(lambda: all("State:\tT" in (t / "status").read_text() for t in threads.iterdir()))
+        stop(running.pid)
         try:
-            assert stopped
             with pytest.raises(TimeoutError) as caught:
                 client.get("s", "k")
             assert isinstance(caught.value, SondeError)
