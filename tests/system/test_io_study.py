@@ -102,16 +102,16 @@ class TestStudy:
         assert 0 < 10 * writes[0] < writes[1]  # without buffers each row of the grid is a write
         assert "io.hint_not_taken" not in codes(told)
 
-    def test_a_hint_that_the_file_has_with_another_value_is_told(self, sonde_mpi: Shell, mpi: Mpi):
+    def test_a_hint_that_the_file_has_with_another_value_is_a_warning(self, sonde_mpi: Shell, mpi: Mpi):
         words = ("--workload", "ior:-a MPIIO -c -t 1m", "--repetitions", "1", "--no-limits")
         hints = (
             "--hints",
             "cb_nodes=7",
         )  # ROMIO takes one a host, and tells it; within Open MPI 4 it does not
-        told = sonde_mpi("io", "study", *words, *SMALL, *hints, "-o", "a.nc", "--json").expect(0).json
-        ios = {cell["io"] for cell in told["cells"]}
+        study = sonde_mpi("io", "study", *words, *SMALL, *hints, "-o", "a.nc", "--json").expect(0).json
+        ios = {cell["io"] for cell in study["cells"]}
         telling = ios if mpi.flavour == "mpich" else ios & {"romio341"}
-        evidence = [one["evidence"] for one in told["warnings"] if one["code"] == "io.hint_not_taken"]
+        evidence = [one["evidence"] for one in study["warnings"] if one["code"] == "io.hint_not_taken"]
         assert evidence == [
             f"{io}: cb_nodes=7 was given, and the open file has cb_nodes=1" for io in sorted(telling)
         ]

@@ -159,12 +159,12 @@ def test_no_job_fails_by_a_hook_of_the_power_stack(answering, tmp_path, hook, st
 
 
 @pytest.mark.parametrize("number", ["HUP", "INT", "TERM"])
-def test_a_hook_that_is_told_to_end_is_no_failure_and_leaves_nothing(answering, tmp_path, number):
-    told = program(
-        tmp_path / "told",
+def test_a_hook_that_gets_a_signal_is_no_failure_and_leaves_nothing(answering, tmp_path, number):
+    ending = program(
+        tmp_path / "ending",
         f'echo "$HOME" >{tmp_path}/home\nread -r _ _ _ hook _ </proc/$PPID/stat\nkill -{number} "$hook"\n',
     )
-    assert answering("power-prolog", SONDE=str(told)).returncode == 0
+    assert answering("power-prolog", SONDE=str(ending)).returncode == 0
     assert not Path((tmp_path / "home").read_text().strip()).exists()
 
 

@@ -58,7 +58,7 @@ AgentSpec spec_of(const std::string& command) {
   return spec;
 }
 
-/// A shell that does `at_term` when it is told to end; it is ready once it would.
+/// A shell that runs `at_term` on SIGTERM. It counts as ready when its trap is set.
 AgentSpec trapping(const std::string& at_term, const std::string& command) {
   AgentSpec spec = spec_of("trap '" + at_term + "' TERM; : >$SONDE_AGENT_DIR/up; " + command);
   spec.ready = "file:{dir}/up";
