@@ -101,7 +101,7 @@ class IorRun {
         if (const auto written = write_whole(o_.json, json_of(o_, c_, results_)); !written) failed = written.error();
     }
     if (team_.agree(failed.has_value())) {
-      if (speaks) tell(*failed);
+      if (failed) tell(*failed);
       return exit_failed;
     }
     return wrong ? exit_wrong_data : exit_done;
@@ -147,7 +147,9 @@ class IorRun {
     const bool opened = errors.note(access.open(path, purpose, owner));
     if (!access.opens_together()) return opened;
     const std::uint32_t seen = team_.agree(opened ? 1 : 2);
-    if (seen == 3) give_up(*first_error(errors.first(), team_), team_, [&] { (void)file_.remove(); });
+    if (seen == 3)
+      if (const auto failed = first_error(errors.first(), team_))
+        give_up(*failed, team_, [&] { (void)file_.remove(); });
     return opened;
   }
 
@@ -183,8 +185,10 @@ class IorRun {
     const bool opened = open(access, path, purpose, owner, errors);
     const double open_end = watch.now();
     if (o_.show_hints && opened && results_.hints.empty()) {
-      results_.hints = access.hints();
-      if (team_.rank() == 0 && !results_.hints.empty()) print_hints(results_.hints);
+      watch.leave_out([&] {
+        results_.hints = access.hints();
+        if (team_.rank() == 0 && !results_.hints.empty()) print_hints(results_.hints);
+      });
     }
     if (o_.barriers) polite::barrier(team_.comm());
 
