@@ -454,6 +454,25 @@ def test_a_killed_exec_takes_its_commands_along(sonde: Shell, name):
         assert wait_for(lambda: cluster.keeper.inside() == [])
 
 
+def test_an_exec_killed_while_it_starts_leaves_no_command(sonde: Shell, name: str, tmp_path: Path):
+    held = tmp_path / "held"
+    held.touch()
+    setpriv = tmp_path / "bin" / "setpriv"  # on a busy machine the true one, too, may be this late
+    setpriv.parent.mkdir()
+    setpriv.write_text(
+        f'#!/bin/sh\nwhile [ -e {held} ]; do sleep 0.05; done\nexec {shutil.which("setpriv")} "$@"\n'
+    )
+    setpriv.chmod(0o755)
+    path = f"{setpriv.parent}:{os.environ['PATH']}"
+    with Cluster.up(name, 1) as cluster:
+        process = sonde.start("cluster", "exec", "--name", name, "--all", "--", "sleep", "1000", PATH=path)
+        assert wait_for(lambda: any(str(setpriv) in command(pid) for pid in inside(name)))
+        process.kill()
+        process.communicate()
+        held.unlink()
+        assert wait_for(lambda: cluster.keeper.inside() == [], 10)
+
+
 @pytest.mark.slow
 def test_daemons_outlive_their_command_and_end_with_the_cluster(sonde: Shell, name):
     Cluster.up(name, 2)

@@ -52,6 +52,11 @@ _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19
 _LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes take some seconds
 _BUILD_S = 120.0
 _GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
+# Where nsenter died before the signal of its death was asked for, nobody sends it. It is outside of the pid namespace,
+# where getppid(2) is 0 whether it lives or not; its /proc/pid/stat, open as 9, can be read until it is reaped.
+_IF_PARENT_LIVES = (
+    'read -r pid name state rest <&9 && case $state in [ZXx]) ;; *) exec 9<&- "$@" ;; esac; exit 1'
+)
 _GONE_S = 30.0  # a process that waits for a device can be ended once the device answers
 
 
@@ -530,9 +535,11 @@ class Cluster:
     def enter(self, node: int, command: Sequence[str], cwd: str | os.PathLike[str]) -> list[str]:
         """The words that run a command in a node."""
         return [
+            *("sh", "-c", 'exec 9</proc/self/stat "$@"', "sh"),
             *plan.enter(self.keeper.proc, self._checked(node)),
             *(f"--pid={self.keeper.proc}/ns/pid", "--"),
             *("setpriv", "--pdeathsig", "TERM"),
+            *("sh", "-c", _IF_PARENT_LIVES, "sh"),
             *("env", "--default-signal", f"--chdir={os.fspath(cwd)}", "--"),
             *command,
         ]
