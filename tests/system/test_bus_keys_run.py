@@ -121,9 +121,13 @@ def test_every_test_is_measured_with_keys_and_by_a_profile(keys: Shell, dds: str
         row["treatment"] for row in told["results"] if (row["variant"], row["test"]) == ("both", "partitions")
     }
     assert divisions == {"topic", "partition", "wildcard"}
+    # Fast DDS 2.9.1 does not always end an authentication (docs/reference/bus-security.md); a run says where not.
+    warned = [one["evidence"] for one in told["warnings"] if one["code"] == "bus.not_matched"]
+    unmatched = {evidence.split(",")[0] for evidence in warned}
+    assert unmatched <= ({"secured", "both"} if dds == "fastdds" else set())
     for row in told["results"]:
         if row["quantity"] == "matched":
-            assert row["value"] == 1
+            assert (row["value"] == 1) == (row["variant"] not in unmatched)
         if row["quantity"] == "lost" and row["treatment"] != "best-effort":
             assert row["value"] == 0
 
