@@ -79,7 +79,7 @@ def python(root: Path, folder: Path, unit: bool) -> tuple[dict[str, Counts], boo
     spread = ["-n", "4", "--dist", "loadfile"]
     passed = call([*tests, marks, *spread, "tests/unit", "tests/cli", *where], root, log)
     if not unit:
-        system = ["tests/system", "tests/mpi"]
+        system = ["tests/system", "tests/hostile", "tests/mpi"]
         passed &= call([*tests, f"{marks} and not alone", *spread, *system], root, log)
         passed &= call([*tests, f"{marks} and alone", *system], root, log)
     found = folder / "python.json"

@@ -39,7 +39,7 @@ FUNCTIONS = (
     "tests/cli",
     *sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")),
 )
-PROGRAMS = ("tests/system", "tests/mpi")
+PROGRAMS = ("tests/system", "tests/hostile", "tests/mpi")
 # The second compiler, which CI builds with; the newest that a distribution in use has.
 CLANGS = ("-19", "")
 # Fast DDS 2.9 deletes objects of its own as smaller ones.

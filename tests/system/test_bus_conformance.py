@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sonde_shell import Shell, finish
 
 from power_daemons import share_of
+from sonde_shell import Shell, finish
 from watching import wait_for
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 
 from sonde._bus import implementations
+
 from sonde_shell import PROGRAM, free_domain
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,6 +9,7 @@ import sys
 import uuid
 
 import pytest
+
 from sonde_shell import free_domain
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")

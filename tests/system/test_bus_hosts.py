@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from sonde_shell import PROGRAM, Shell, Typed, finish
 
 import sonde as library
 from sonde.bus import run_probe
@@ -18,6 +17,7 @@ from sonde.cluster import Cluster, run
 from sonde.core.errors import SondeError
 from sonde.core.launch import libexec
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import PROGRAM, Shell, Typed, finish
 from watching import samples_in, wait_for
 
 pytestmark = pytest.mark.skipif(

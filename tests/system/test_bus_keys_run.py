@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sonde_shell import Shell, Typed, finish, shell
 
 from power_daemons import share_of
+from sonde_shell import Shell, Typed, finish, shell
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import Typed, finish, shell
 
 import sonde as library
 from sonde.bus import run_probe
 from sonde.bus.plan import Plan, variant_of
 from sonde.core.errors import SondeError
 from sonde.core.launch import libexec
+from sonde_shell import Typed, finish, shell
 from watching import samples_in, wait_for
 
 pytestmark = pytest.mark.skipif(

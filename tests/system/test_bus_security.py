@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from sonde_shell import free_domain
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import PROGRAM, Shell, finish
 
 from sonde.cluster import Cluster, plan, run
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 
 pytestmark = pytest.mark.root
@@ -430,7 +430,7 @@ def test_a_command_that_ignores_ctrl_c_ends_by_the_third(sonde: Shell, name, whe
     with Cluster.up(name, 2) as cluster:
         deaf = "trap '' INT TERM; while :; do sleep 0.1; done"
         process = sonde.start("cluster", "exec", "--name", name, *where, "--", "sh", "-c", deaf)
-        assert wait_for(lambda: any("sleep" in command(pid) for pid in cluster.keeper.inside()))
+        assert wait_for(lambda: any(command(pid).startswith("sleep\0") for pid in cluster.keeper.inside()))
         for _ in range(3):
             process.send_signal(signal.SIGINT)
             wait_for(lambda: process.poll() is not None, 0.3)
@@ -481,7 +481,7 @@ def test_daemons_outlive_their_command_and_end_with_the_cluster(sonde: Shell, na
     assert wait_for(lambda: len(inside(name)) == 6)
     left = inside(name)
     sonde("cluster", "down", "--name", name).expect(0)
-    assert [pid for pid in left if "sleep" in command(pid)] == []
+    assert [pid for pid in left if command(pid).startswith("sleep\0")] == []
     assert traces(name) == []
 
 

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 
-import fork_server
 import pytest
+
+import fork_server
 from sonde_shell import finish
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sonde_shell import PROGRAM, Shell
 
 import sonde as library
 from sonde.cluster import Cluster, mpi, run, run_gluster
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import PROGRAM, Shell
 from watching import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

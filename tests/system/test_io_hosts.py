@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from sonde_shell import PROGRAM, Shell
 
 from sonde.cluster import Cluster, run
 from sonde.cluster import mpi as across
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import PROGRAM, Shell
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
 from sonde.io.run_tracefs import PLACES
+from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "io"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sonde_shell import Shell, finish
 
 import io_components
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi
+from sonde_shell import Shell, finish
 from watching import wait_for
 
 pytestmark = pytest.mark.mpi

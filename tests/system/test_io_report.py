@@ -6,6 +6,7 @@ import re
 
 import h5py
 import pytest
+
 from sonde_shell import Shell
 
 WRITE = ("dd", "if=/dev/zero", "of=out", "bs=32k", "count=30")

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from sonde_shell import PROGRAM, Shell, finish
-from store_service import serving
 
 import sonde as library
 from sonde.core.launch import libexec
+from sonde_shell import PROGRAM, Shell, finish
+from store_service import serving
 from watching import wait_for
 
 pytest.importorskip("sonde._store", reason="the store is not built")

@@ -10,11 +10,11 @@ import signal
 import subprocess
 
 import pytest
-from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
 from sonde.cluster import run
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 
 MIB = 1 << 20

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import Shell, finish
 
 import sonde as library
 from sonde.io.schema import ENGINES
+from sonde_shell import Shell, finish
 from watching import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "io"

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sonde_shell import PROGRAM, Ran, Shell, finish
 
 from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.io.ior_output import parse
+from sonde_shell import PROGRAM, Ran, Shell, finish
 from watching import wait_for
 
 SCRIPT = PROGRAM.with_name("sonde-ioload")

@@ -16,7 +16,6 @@ from pathlib import Path
 import netCDF4
 import numpy as np
 import pytest
-from sonde_shell import ENDLESS, Ran, Shell, finish, shell
 
 import sonde as library
 from sonde.core import seal
@@ -24,6 +23,7 @@ from sonde.core.launch import mpirun
 from sonde.core.launch.mpirun import Mpi
 from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
+from sonde_shell import ENDLESS, Ran, Shell, finish, shell
 from watching import samples_in, wait_for
 
 READERS = (

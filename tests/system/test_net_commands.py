@@ -12,10 +12,10 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
-from sonde_shell import Shell, Typed, environment, shell
 
 import sonde as library
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import Shell, Typed, environment, shell
 
 pytestmark = pytest.mark.mpi
 

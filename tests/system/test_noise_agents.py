@@ -21,13 +21,13 @@ from typing import Any
 
 import powercap_machine
 import pytest
-from sonde_shell import Shell, Typed
 
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.remains import segments
 from sonde.noise import run_agents
 from sonde.noise.agents import AgentPlan, Recipe, find_recipe, plan_for
 from sonde.noise.run_agents import KeeperProcess, states
+from sonde_shell import Shell, Typed
 from watching import wait_for
 
 REAL = ("node-exporter", "collectd", "pcp", "node-manager-simulated")

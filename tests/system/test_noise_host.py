@@ -7,11 +7,11 @@ import signal
 
 import numpy as np
 import pytest
-from sonde_shell import finish
 
 import sonde as library
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import SondeError
+from sonde_shell import finish
 from watching import wait_for
 
 

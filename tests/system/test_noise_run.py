@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import Shell, Typed, finish
 
 import noise_runs
 from sonde.core import dataset
@@ -25,6 +24,7 @@ from sonde.noise import verdict
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import OFF, Design, Plan, Variant
 from sonde.noise.run import Request, measure
+from sonde_shell import Shell, Typed, finish
 from watching import wait_for
 
 IDLE = "while :; do sleep 0.1; done"

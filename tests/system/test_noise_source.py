@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import finish
 
 import sonde as library
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import SondeError
 from sonde.core.launch import libexec
+from sonde_shell import finish
 from watching import wait_for
 
 AGENT = libexec() / "sonde-agent"

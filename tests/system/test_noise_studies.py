@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sonde_shell import finish
 
 import noise_runs
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
 from sonde.noise.plan import LOOK_PAIRS
+from sonde_shell import finish
 from watching import wait_for
 
 pytestmark = pytest.mark.mpi

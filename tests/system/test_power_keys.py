@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde._bus import caps
-from sonde_shell import Typed
 
 from power_daemons import DAEMON, Daemon, Rapl, make_bus, powerd, until
 from sonde.bus.client import implementations
+from sonde_shell import Typed
 
 WITH_KEYS = [one for one in ("cyclonedds", "fastdds") if one in implementations() and caps(one)["security"]]
 ROLES = json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"]

@@ -19,11 +19,11 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
-from sonde_shell import Typed
 
 import sonde.bus.client as bus
 from power_daemons import DAEMON, Daemon, Rapl, make_bus, powerd, until
 from sonde.power import run_bus
+from sonde_shell import Typed
 
 ROLES = json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"]
 pytestmark = [

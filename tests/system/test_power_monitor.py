@@ -19,11 +19,10 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from sonde_shell import PROGRAM
-
 import power_stand_in as stand_in
 from power_daemons import a_domain, until
 from sonde.power import run_history
+from sonde_shell import PROGRAM
 
 PATIENCE_S = 60  # a shared machine; nothing is timed
 SONDE = [PROGRAM]

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sonde_shell import Shell
 
 import io_components
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi, Mpirun
+from sonde_shell import Shell
 
 pytestmark = pytest.mark.mpi
 

@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from sonde_shell import ENDLESS, PROGRAM, Shell, finish, shell
 
 import sonde as library
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi
+from sonde_shell import ENDLESS, PROGRAM, Shell, finish, shell
 from watching import samples_in, wait_for
 
 pytestmark = [pytest.mark.mpi, pytest.mark.root]

@@ -15,9 +15,9 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
-from sonde_shell import PROGRAM
 
 from sonde.core.launch import libexec
+from sonde_shell import PROGRAM
 
 SCRIPTS = Path(__file__).parent / "h5py_scripts"
 PLUGINS = libexec().parent / "lib" / "hdf5"

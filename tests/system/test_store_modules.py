@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("sonde._store", reason="the store is not built")
 
 from sonde._store import load_module
-from store_service import build_module, serving
 
 import sonde.store as sonde_store
 from sonde.cli.diagnosis import POOR, Here, store
 from sonde.store import run
 from sonde.store.errors import BatchError, StoreError
+from store_service import build_module, serving
 
 # Keys in a map that is changed in place, so that only roll_back() undoes a batch in which "boom" was thrown.
 THROWS = """

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import finish, shell
 
 import sonde as library
 from sonde.core.launch import libexec
+from sonde_shell import finish, shell
 from watching import samples_in, wait_for
 
 pytestmark = pytest.mark.skipif(

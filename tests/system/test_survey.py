@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sonde_shell import Shell, shell
 
 import sonde as library
+from sonde_shell import Shell, shell
 
 ROOM = {"room", "verdict", "findings", "dataset", "skipped"}
 BUDGET = "30s"

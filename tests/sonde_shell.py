@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fork_server
 import pytest
-from fork_server import PROGRAM
 
+import fork_server
+from fork_server import PROGRAM
 from power_daemons import share_of
 from sonde.cli.entry import main
 from sonde.core.launch.mpirun import Mpi

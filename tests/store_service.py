@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fork_server
 import pytest
+
+import fork_server
 from fork_server import Forked
 from sonde_shell import PROGRAM, Ran, Shell, finish
 

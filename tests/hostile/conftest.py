@@ -1,0 +1,1 @@
+from shells import *  # noqa: F403  the fixtures
