@@ -15,6 +15,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from sonde.bus import run_keys
+from sonde.bus.keys import DOMAINS, Grant
 from sonde.core.launch import libexec
 
 DAEMON = libexec() / "sonde-powerd"
@@ -47,11 +49,20 @@ def a_domain() -> int:
     return next(_DOMAINS)
 
 
-def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0) -> None:
-    """bus.xml of a bus of its own. first: all meet so many, who open it first, and no others; 0: all meet all."""
-    head = f'<sonde-bus version="1"><profile name="power" domain="{a_domain()}" implementation="{over}"'
-    peers = f'><discovery kind="peers" peers="127.0.0.1:{first}"/></profile>' if first else "/>"
-    (folder / "bus.xml").write_text(f"{head}{peers}</sonde-bus>")
+def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0, keys: bool = False) -> None:
+    """bus.xml of a bus of its own. first: all meet so many, who open it first, and no others; 0: all meet all.
+
+    keys: who has none of the folder `keys`, which is made, is not let in; all have the same.
+    """
+    within = f'<discovery kind="peers" peers="127.0.0.1:{first}"/>' if first else ""
+    if keys:
+        run_keys.init(folder / "keys", 30, DOMAINS, "encrypt")
+        run_keys.add(folder / "keys", "everybody", Grant(("*",), ("*",)), 30, None, False)
+        within += '<security folder="keys" identity="everybody"/>'
+    attributes = f'name="power" domain="{a_domain()}" implementation="{over}"'
+    attributes += "" if keys else ' unprotected="yes"'
+    head = f'<sonde-bus version="1"><profile {attributes}>'
+    (folder / "bus.xml").write_text(f"{head}{within}</profile></sonde-bus>")
 
 
 class Rapl:

@@ -541,7 +541,7 @@ const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
       duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
       texts<J>("users", "users", &J::users,
                "whose jobs are started; none named: those of the daemon's own user, and where that is root of all "
-               "users but root")};
+               "users whose uid is 1000 or more")};
   return keys;
 }
 
@@ -558,9 +558,10 @@ const std::vector<Key<UsersConfig>>& users_keys() {
   static const std::vector<Key<U>> keys{
       word<U>("proof", "proof", &U::proof,
               "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
-      texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others,
-               "users whose credential counts for orders in any name, beside root and who the role runs as; one named "
-               "instead of the default needs the workflow engine's, too")};
+      texts<U>(
+          "may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others,
+          "users whose credential counts for orders in any name, and for those of the scheduler, beside root and who "
+          "the role runs as; whoever names others names the users of workflow engine and scheduler, too")};
   return keys;
 }
 

@@ -114,7 +114,8 @@ struct WorkflowEngineConfig {
 /// How it is known who orders something about jobs and workflows.
 struct UsersConfig {
   std::string proof = "none";  ///< none: who sends it says it; munge: a credential of MUNGE
-  std::vector<std::string> may_speak_for_others{"sonde-workflow-engine"};  ///< beside root and the role's own user
+  std::vector<std::string> may_speak_for_others{"sonde-workflow-engine", "sonde-job-scheduler"};
+  ///< beside root and the role's own user
 };
 
 struct MonitorConfig {

@@ -15,13 +15,13 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from sonde_shell import Typed
-from test_power_jobs_run import SONDE, Cluster, pytestmark, until
-
+from power_cluster import SONDE, Cluster, pytestmark
+from power_daemons import until
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.power import jobs, proof, run_bus, run_jobs_bus, run_workflow_bus
 from sonde.power.jobs import Spec, said
 from sonde.power.run_bus import _power
+from sonde_shell import Typed
 
 assert pytestmark
 ALICE, GATE = "nobody", "daemon"

@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from test_power_jobs_run import pytestmark
 from test_slurm import asked, cluster
 
+from power_cluster import pytestmark
 from power_daemons import Daemon, make_bus, powerd, until
 
 pytestmark = [*pytestmark, pytest.mark.root]

@@ -18,17 +18,19 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from sonde_shell import Typed
-from test_power_jobs_run import DAEMON, Cluster, Daemon, pytestmark, until
-
+from power_cluster import Cluster, pytestmark
+from power_daemons import DAEMON, Daemon, until
 from sonde.power.run_job_manager import began
+from sonde_shell import Typed
 
 NODES = ("n1", "n2", "n3")
 assert pytestmark
 
 
 class Whole(Cluster):
-    """With a job manager and a workflow engine."""
+    """With a job manager, which serves no bus that lets in everybody, and a workflow engine."""
+
+    keys = True
 
     def settings(self, name: str) -> str:
         return (

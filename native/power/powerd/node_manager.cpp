@@ -83,6 +83,31 @@ Result<Member> member_of(const Config& config, const Options& options) {
                "add it there, or say which it is: --name NODE, or `name` of [node-manager]"};
 }
 
+/// The first hardware that an order of the bus would set: this machine's own, or a BMC's. Not what is simulated, nor a
+/// tree of files that stands elsewhere.
+const HardwareSpec* set_by_orders(const NodeManagerConfig& config) {
+  for (const auto& spec : config.hardware) {
+    const bool files = spec.kind == Source::powercap || spec.kind == Source::cpufreq;
+    if (!spec.read_only && spec.kind != Source::simulated && (!files || spec.root == "/sys")) return &spec;
+  }
+  return nullptr;
+}
+
+/// Errors: power.open_bus; those of bus_profile().
+Result<void> check_bus(const Config& config, const Member& member) {
+  const auto* hardware = set_by_orders(config.node_manager);
+  if (!hardware) return {};
+  const auto profile = bus_profile(config, "");
+  if (!profile) return profile.error();
+  if (profile->security || profile->unprotected) return {};
+  return Error{
+      "power.open_bus",
+      std::string("the node manager would set the ") + name_of(hardware->kind) + " of " + member.name +
+          " for whoever writes to its bus, and this one asks nobody who they are",
+      "give the profile of [bus] a <security>, whose keys 'sonde bus keys init' makes; where each user of this "
+      "machine may set its power, say unprotected=\"yes\" in the profile"};
+}
+
 Result<std::unique_ptr<Node>> open_node(const NodeManagerConfig& config) {
   return Node::open({config.base_w, config.hardware});
 }
@@ -479,6 +504,7 @@ int run_node_manager(const Config& config, const Options& options) {
                  "say what this node has: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
                  "one that is none"},
                 2);
+  if (auto checked = check_bus(config, *member); !checked) return fail(checked.error(), 2);
   return Daemon(config, options, *member).run();
 }
 

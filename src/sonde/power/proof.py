@@ -9,14 +9,24 @@ from typing import Any
 
 from sonde.power import jobs
 
-_FIELDS = {
+_FIELDS: dict[str, tuple[str, ...]] = {
     jobs.SCHEDULER_SET: ("order", "job", "user", "reason"),
+    jobs.RESOURCES_SET: ("order", "job"),
+    jobs.JOB_SET: ("order", "job", "reason"),
     "WorkflowEngine_set": ("order", "run", "user", "path", "text", "reason"),
 }
 
+SERVICES = frozenset(_FIELDS)
+"""Whose orders have a credential where the configuration asks for one."""
+
 
 def claimed(service: str, body: Mapping[str, Any]) -> str:
-    """In whose name an order is: of a job that is handed in its own user's, else that of who orders."""
+    """In whose name an order is: of a job that is handed in its own user's, else that of who orders.
+
+    "": in nobody's. Those that carry out take orders of who schedules, whose job it ever is.
+    """
+    if service in (jobs.RESOURCES_SET, jobs.JOB_SET):
+        return ""
     if service == jobs.SCHEDULER_SET and body["order"] == "SUBMIT_JOB":
         return str(body["spec"]["user"])
     return str(body["user"])
@@ -28,8 +38,12 @@ def digest(service: str, body: Mapping[str, Any]) -> str:
     What a sender leaves out counts as what the bus puts in its place.
     """
     said: dict[str, Any] = {name: body.get(name, "") for name in _FIELDS[service]}
-    if body["order"] == "SUBMIT_JOB":
+    if body["order"] in ("SUBMIT_JOB", "ALLOCATE", "START_JOB"):
         said["spec"] = jobs.said(jobs.Spec.of(body["spec"]))
+    if service == jobs.JOB_SET:
+        said["parts"] = [jobs.said(jobs.Part.of(part)) for part in body.get("parts", ())]
+        said["target"] = jobs.said(jobs.Target.of(body.get("target", {})))
+        said["grace_s"] = float(body.get("grace_s", 0.0))
     return hashlib.sha256(json.dumps([service, _plain(said)]).encode("utf-8")).hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from sonde.bus.errors import Refused, TimedOut
 from sonde.core.errors import EnvironmentFailure, UsageError
@@ -50,6 +51,11 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
 
     folder = Path(stack.path).absolute().parent
     return bus.open_text(_power.bus_profile(stack.path, participant), folder=folder)
+
+
+def asks_who_joins(stack: Stack) -> bool:
+    """Whether the bus lets in nobody without keys."""
+    return ElementTree.fromstring(_power.bus_profile(stack.path, "")).find(".//security") is not None
 
 
 def reader(bus: Bus, topic: str) -> Reader:

@@ -19,9 +19,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
+from sonde.bus import run_keys
+from sonde.bus.keys import DOMAINS, Grant
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
@@ -34,7 +37,8 @@ from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
 READY_S, END_S = 30.0, 10.0
 RESERVE_S, QUICK_RESERVE_S = 4.0, 2.5  # for starting and stopping daemons, and for saving
 # Their ports are above those that programs are given when they connect; a run of the bus' measurements has 1 to 100.
-FIRST_DOMAIN, LAST_DOMAIN = 215, 231
+FIRST_DOMAIN, LAST_DOMAIN = 215, 230
+_IDENTITY = "demo"
 NATIVE_ROLES = ("node-manager", "system-manager")
 JOB_ROLES = ("resource-manager", "job-manager", "job-scheduler", "workflow-engine")
 
@@ -196,17 +200,26 @@ class Show:
         self._port = _free_port() if self.with_bridge else 0
         self._loads = [folder / f"load-{name}" for name in demo.NODES]
         self._set_loads(demo.LOADS[0])
-        if not quick:
+        # A job manager starts what it is told, and so it is told by nobody but this demo.
+        self._secure = not quick and _has_security()
+        if not quick and not self._secure:
+            what = "job managers serve no bus that lets in everybody, and there are no keys here"
+            hint = "'sonde doctor' says which DDS has security; keys are made by the Python package 'cryptography'"
+            self.warnings.append(Warning("power.no_jobs", f"the demo runs without jobs: {what}", hint))
+        if self._secure:
+            run_keys.init(folder / "keys", 2, DOMAINS, "sign")
+            run_keys.add(folder / "keys", _IDENTITY, Grant(("*",), ("*",)), 1, None, False)
+        if self._secure:
             (folder / "work").write_text(demo.WORK, "utf-8")
             (folder / "work").chmod(0o755)
             (folder / "demo.toml").write_text(demo.workflow(timing), "utf-8")
         self._write("power.toml", "monitor")
-        (folder / "bus.xml").write_text(_profile(_free_domain(folder)), "utf-8")
+        (folder / "bus.xml").write_text(_profile(_free_domain(folder), self._secure), "utf-8")
         self.stack: Stack = run_bus.load(folder / "power.toml")
 
     def _write(self, file: str, name: str, node: int = -1) -> Path:
         broker = f"127.0.0.1:{self._port}" if self.with_bridge else ""
-        user = "" if self.quick else run_state.own_user()
+        user = run_state.own_user() if self._secure else ""
         text = demo.configuration(name, self.timing, [str(path) for path in self._loads], node, broker, user)
         path = self.folder / file
         path.write_text(text, "utf-8")
@@ -247,7 +260,7 @@ class Show:
                 for name in (demo.LEADER,)
             }
             others = []
-            for role in () if self.quick else ("monitor", *JOB_ROLES):
+            for role in () if self.quick else ("monitor", *(JOB_ROLES if self._secure else ())):
                 words = ["power", "serve", role, "--config", "power.toml", "--with-parent"]
                 others.append(start(role, [*_sonde(), *words]))
             if self.with_bridge:
@@ -259,7 +272,7 @@ class Show:
                 "system-manager", demo.STANDBY, self._write(f"{demo.STANDBY}.toml", demo.STANDBY)
             )
             managers[demo.STANDBY].wait_ready(READY_S)
-            with nullcontext() if self.quick else self._workflow(recorder):
+            with self._workflow(recorder) if self._secure else nullcontext():
                 self._happen(recorder, ended, managers[demo.LEADER])
             for daemon in (*managers.values(), *nodes, *others):
                 daemon.ask_to_end()
@@ -309,13 +322,13 @@ class Show:
                     return
                 while stretch + 1 < len(self.timing.at_s) and at >= self.timing.at_s[stretch + 1]:
                     stretch += 1
-                    if self.quick:
+                    if not self._secure:
                         self._set_loads(demo.LOADS[stretch])
                 if not killed and at >= self.timing.kill_s:
                     killed = True
                     leader.kill()
                     recorder.event(leader.name, "killed")
-                if not self.quick:
+                if self._secure:
                     continue
                 for sample in reader.take():
                     if sample.has_data:
@@ -353,8 +366,19 @@ def _sonde() -> list[str]:
     return [sys.executable, "-c", "from sonde.cli.entry import main; main()"]
 
 
-def _profile(domain: int) -> str:
-    return f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>\n'
+def _has_security() -> bool:
+    """Whether the bus that is used where nobody chooses one can let in only those who have keys."""
+    from sonde._bus import caps, implementations
+
+    known = [name for name in implementations() if name != "null"]
+    return bool(known) and bool(caps(known[0])["security"]) and find_spec("cryptography") is not None
+
+
+def _profile(domain: int, secure: bool = False) -> str:
+    security = f'<security folder="keys" identity="{_IDENTITY}"/>' if secure else ""
+    return (
+        f'<sonde-bus version="1"><profile name="default" domain="{domain}">{security}</profile></sonde-bus>\n'
+    )
 
 
 def _free_domain(folder: Path) -> int:

@@ -4,8 +4,12 @@
 
 It outlives the job manager, which finds it by the number that stands in keeper.json. FOLDER/start.json tells what to
 start; `begun` is there before anything is, exit.json when nothing is left of it. SIGTERM ends the job: TERM to its
-processes, and KILL when stop.json's grace_s is over. Whatever its commands leave behind is ended with them: what
-loses its parent becomes a child of the keeper's. Standard library alone: it starts quickly, and is there for long.
+processes, and KILL when stop.json's grace_s is over. Whatever its commands leave behind is ended with them: it is in
+the job's cgroup, where there is one, and what loses its parent becomes a child of the keeper's. Standard library alone:
+it starts quickly, and is there for long.
+
+What the job's user chose, folder and output, is opened by the job's own process: it may be a pipe that nobody reads, or
+on a file server that does not answer, and the keeper waits for neither.
 """
 
 from __future__ import annotations
@@ -15,13 +19,11 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # prctl(2): PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 _HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -47,14 +49,32 @@ def kept(path: Path, text: str) -> None:
 
 
 def _below(pid: int) -> list[int]:
-    """Children of a process and theirs."""
+    """Children of a process and theirs. Nobody says how deep they are: a job may be a chain of thousands."""
     found: list[int] = []
-    with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
-                for child in file.read().split():
-                    found += [int(child), *_below(int(child))]
+    wanted = [pid]
+    while wanted:
+        parent = wanted.pop()
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with suppress(OSError), open(f"/proc/{parent}/task/{task}/children") as file:
+                    children = [int(child) for child in file.read().split()]
+                    found += children
+                    wanted += children
     return found
+
+
+def end_group(cgroup: str) -> None:
+    """Ends all that is in a job's cgroup, at once: what forks meanwhile, too. Source: cgroups(7), cgroup.kill."""
+    if cgroup:
+        with suppress(OSError):
+            Path(cgroup, "cgroup.kill").write_text("1")
+
+
+def in_group(cgroup: str) -> list[int]:
+    """Processes of a job's cgroup; [] where there is none."""
+    with suppress(OSError, ValueError):
+        return [int(pid) for pid in Path(cgroup, "cgroup.procs").read_text().split()] if cgroup else []
+    return []
 
 
 def _write(fd: int, text: str) -> bool | None:
@@ -82,8 +102,9 @@ class Keeper:
         self.folder = folder
         self.plan: dict[str, Any] = json.loads((folder / "start.json").read_text("utf-8"))
         self.running: dict[int, str] = {}  # pid of a node's command: the node
-        self.processes: list[Any] = []
-        self.pipes: list[Any] = []
+        self.pipes: list[int] = []
+        self.troubles: dict[int, int] = {}  # pid: where it says why it became nothing
+        self.cgroup = str(self.plan.get("cgroup", ""))
         self.unread: set[str] = set()  # nodes whose launcher closed its standard input
         self.ended: dict[str, int] = {}  # node: status as waitpid has it
         self.first: tuple[str, int] | None = None  # who failed first
@@ -101,63 +122,36 @@ class Keeper:
             if not self._start(start):
                 break
 
-    @contextmanager
-    def _as_user(self) -> Iterator[None]:
-        """Files and folders are opened with no other rights than the job's."""
-        if self.plan.get("uid") is None:
-            yield
-            return
-        groups = os.getgroups()
-        os.setgroups(self.plan["groups"])
-        os.setegid(self.plan["gid"])
-        os.seteuid(self.plan["uid"])
-        try:
-            yield
-        finally:
-            os.seteuid(0)
-            os.setegid(0)
-            os.setgroups(groups)
-
     def _start(self, start: dict[str, Any]) -> bool:
-        who: dict[str, Any] = {}
-        if self.plan.get("uid") is not None:
-            who = {"user": self.plan["uid"], "group": self.plan["gid"], "extra_groups": self.plan["groups"]}
-
-        def before() -> None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            # Where the keeper is killed, its commands are not left to themselves.
-            self.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-
+        """A process that becomes a node's command; it says by a pipe why it could not."""
+        told, tell = os.pipe2(os.O_CLOEXEC)
+        source, sink = (
+            os.pipe2(os.O_CLOEXEC)
+            if start["remote"]
+            else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1)
+        )
         try:
-            with self._as_user():
-                os.chdir(start["folder"])
-                output = os.open(
-                    start["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
-                )
-            with os.fdopen(output, "ab") as file:
-                # A launcher's other end reads its environment here, and ends its command when this pipe ends.
-                process = subprocess.Popen(
-                    start["words"],
-                    env=start["environment"],
-                    stdin=subprocess.PIPE if start["remote"] else subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=before,
-                    **who,
-                )
-        except (OSError, subprocess.SubprocessError) as error:
-            told = getattr(error, "filename", None) or start["words"][0]
-            reason = getattr(error, "strerror", None) or str(error)
-            self.why = f"on {start['node']} '{os.fsdecode(told)}' cannot be used: {reason}"
+            keeper = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                self._become(start, source, tell, keeper)
+        except OSError as error:
+            self.why = f"on {start['node']} nothing can be started: {error.strerror}"
             self.first = self.first or (start["node"], 127 << 8)
+            os.close(told)
+            if sink >= 0:
+                os.close(sink)
             return False
-        self.processes.append(process)  # one that is collected waits for its process itself
-        self.running[process.pid] = start["node"]
-        if process.stdin is None:
+        finally:
+            os.close(source)
+            os.close(tell)
+        self.running[pid] = start["node"]
+        self.troubles[pid] = told
+        if sink < 0:
             return True
-        self.pipes.append(process.stdin)
-        written = _write(process.stdin.fileno(), start["told"])
+        # A launcher's other end reads its environment here, and ends its command when this pipe ends.
+        self.pipes.append(sink)
+        written = _write(sink, start["told"])
         if written is None:
             self.unread.add(start["node"])  # its exit status gives the reason
         if written is not False:
@@ -165,6 +159,50 @@ class Keeper:
         self.why = f"on {start['node']} '{start['words'][0]}' takes no environment of more than {_PIPE} B"
         self.first = self.first or (start["node"], 127 << 8)
         return False
+
+    def _become(self, start: dict[str, Any], stdin: int, tell: int, keeper: int) -> NoReturn:
+        """In a process of its own: the command, which opens nothing with other rights than the job's."""
+        about = start["words"][0]
+        try:
+            os.setsid()
+            if self.cgroup:
+                about = self.cgroup
+                Path(self.cgroup, "cgroup.procs").write_text("0")
+            if self.plan.get("uid") is not None:
+                os.setgroups(self.plan["groups"])
+                os.setgid(self.plan["gid"])
+                os.setuid(self.plan["uid"])
+            # After the user, whose change takes it back. Where the keeper is killed, its commands are not left to
+            # themselves.
+            self.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != keeper:
+                os._exit(127)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            about = start["folder"]
+            os.chdir(about)
+            about = start["output"]
+            # A pipe that nobody reads is an error here, and nothing to wait for.
+            output = os.open(
+                about, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY, 0o666
+            )
+            os.set_blocking(output, True)
+            for there, here in ((stdin, 0), (output, 1), (output, 2)):
+                os.dup2(there, here)
+            about = start["words"][0]
+            os.execvpe(about, start["words"], start["environment"])
+        except BaseException as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            with suppress(OSError):
+                os.write(
+                    tell,
+                    f"on {start['node']} '{about}' cannot be used: {reason}"[:1000].encode(
+                        "utf-8", "replace"
+                    ),
+                )
+        finally:
+            os._exit(127)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -174,6 +212,8 @@ class Keeper:
                     return
                 node = self.running.pop(pid, None)
                 if node is not None:
+                    told = self._told(pid)
+                    self.why = self.why or told
                     if status == 0 and node in self.unread:
                         self.why = self.why or f"on {node} the launcher ended without reading its environment"
                         status = 127 << 8
@@ -181,14 +221,34 @@ class Keeper:
                     if status and self.first is None:
                         self.first = (node, status)
 
+    def _told(self, pid: int) -> str:
+        """Why it did not become its command; "": it did, or its keeper cannot know."""
+        told = self.troubles.pop(pid)
+        try:
+            os.set_blocking(told, False)  # it ends with the process, but for one that it left behind
+            return os.read(told, 4096).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        finally:
+            os.close(told)
+
+    def _left(self) -> list[int]:
+        return list(dict.fromkeys([*_below(os.getpid()), *in_group(self.cgroup)]))
+
     def _signal(self, number: int) -> None:
-        groups = set(self.running)
-        for pid in (*groups, *_below(os.getpid())):
-            with suppress(OSError):
-                if pid in groups:
+        if number == signal.SIGKILL:
+            end_group(self.cgroup)
+        for pid in dict.fromkeys([*self.running, *self._left()]):
+            try:
+                if pid in self.running:
                     os.killpg(pid, number)
-                else:
-                    os.kill(pid, number)
+                    continue
+            except ProcessLookupError:
+                pass  # it has no group of its own yet
+            except OSError:
+                continue
+            with suppress(OSError):
+                os.kill(pid, number)
 
     def run(self) -> None:
         """Until nothing is left of the job."""
@@ -204,7 +264,7 @@ class Keeper:
         elif self.first is not None and self.running:
             self.why = self.why or f"its command on {self.first[0]} failed: the others were ended"
         # Also after a command that ended well: what it left in the background is part of the job.
-        if self.running or _below(os.getpid()):
+        if self.running or self._left():
             self._end()
 
     def _stop(self) -> dict[str, Any]:
@@ -221,13 +281,14 @@ class Keeper:
         grace = float(self._stop().get("grace_s") or self.plan["grace_s"])
         for pipe in self.pipes:
             with suppress(OSError):
-                pipe.close()
+                os.close(pipe)
+        self.pipes.clear()
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _AFTER_KILL_S)):
             end = time.monotonic() + seconds
             self._signal(number)
             while True:
                 self._reap()
-                if not self.running and not _below(os.getpid()):
+                if not self.running and not self._left():
                     return
                 if time.monotonic() >= end:
                     break
@@ -244,8 +305,11 @@ class Keeper:
             "node": node,
             "why": self.why,
             "asked": self.asked,
-            "left": len(_below(os.getpid())),
+            "left": len(self._left()),
         }
+        if self.cgroup and not told["left"]:
+            with suppress(OSError):
+                os.rmdir(self.cgroup)
         kept(self.folder / "exit.json", json.dumps(told))
 
 

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pwd
+import secrets
 import select
 import shutil
 import signal
@@ -28,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import SondeError, UsageError
-from sonde.power import job_start, jobs, run_bus, run_jobs_bus, run_state
+from sonde.power import job_start, jobs, run_bus, run_jobs_bus, run_proof, run_state
 from sonde.power.config import Stack
 from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
 from sonde.power.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
 from sonde.power.run_events import Ending, line, notify, until_told
-from sonde.power.run_job_keeper import kept
+from sonde.power.run_job_keeper import end_group, kept
 from sonde.power.telemetry import JOB, NAN, NODE, known
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ NODE_S = 1.0  # to ask a node
 ASKING = 8  # nodes at a time
 SILENT_S = 30.0  # a node that gave no answer is not asked again for so long, unless it is heard
 MOST_TURNS = 1 << 20  # bytes of a progress file that are read at a look
+KEEPER_S = 20.0  # what a keeper has beyond a job's grace to end it and to say so
 SWEEP_S = 600.0
+LEAST_UID = 1000  # below are accounts of the system: UID_MIN of login.defs(5) as distributions set it
 
 
 class Settings:
@@ -80,8 +83,55 @@ def _readable(fd: int) -> bool:
     return bool(one.poll(0))
 
 
-def _end_orphans(folder: Path) -> None:
+def own_group() -> Path | None:
+    """The cgroup of version 2 that this process is in; None: there is none, or none in which others can be made."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    # proc_pid_mountinfo(5): the fourth field is what of the file system is mounted, the fifth where; its type is behind
+    # " - ".
+    at = [line.split()[3:5] for line in mounts if line.partition(" - ")[2].startswith("cgroup2 ")]
+    within = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
+    for root, mount in at:
+        for path in within:
+            inside = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
+            group = Path(mount) / inside
+            if (group / "cgroup.kill").exists() or inside == Path():  # the root of all has no cgroup.kill
+                return group if os.access(group, os.W_OK) else None
+    return None
+
+
+def make_group(job: str) -> str:
+    """A cgroup for a job, in ours; "": none can be made here, and a job is known by its processes' parents alone."""
+    if (own := own_group()) is None:
+        return ""
+    group = own / f"sonde-job-{job}-{secrets.token_hex(4)}"
+    try:
+        group.mkdir(mode=0o755)
+    except OSError:
+        return ""
+    if (group / "cgroup.kill").exists():  # since Linux 5.14
+        return str(group)
+    group.rmdir()
+    return ""
+
+
+def _removed(cgroup: str) -> bool:
+    """Whether a job's cgroup is no more; False: something of the job is still there, or just ending."""
+    try:
+        os.rmdir(cgroup)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _end_orphans(folder: Path, cgroup: str = "") -> None:
     """Ends what is left of a job whose keeper was killed: its commands ended with that, but not what they had begun."""
+    end_group(cgroup)
     mark = f"\0SONDE_JOB_PROGRESS={folder}/progress.".encode()
 
     def marked(pid: int) -> bool:
@@ -117,6 +167,8 @@ class Job:
         self.turns = [Turns() for _ in parts]
         self.offsets = [0] * len(parts)
         self.steering: Steering | None = None
+        self.cgroup = ""
+        self.kill_at_s = math.inf  # from then on its keeper, which should have ended it, is ended itself
         self.told = ""  # the state that telemetry told last
         self.forgotten = False
 
@@ -156,6 +208,7 @@ class JobManager:
         self.jobs: dict[str, Job] = {}
         self.limits = {node.name: node for node in stack.nodes}
         self._events: list[bytes] = []
+        self._groups: set[str] = set()  # of jobs that are over, in which something was still ending
         self._poll = select.poll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._wake, select.POLLIN)
@@ -176,6 +229,8 @@ class JobManager:
             return self._answer(self._job(job))
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises Refused."""
+        run_jobs_bus.check_proof(self.stack.users, jobs.JOB_SET, body)
         job = str(body["job"]) or str(body["spec"]["job"])
         with self.mutex:
             try:
@@ -244,6 +299,8 @@ class JobManager:
         if who is not None:
             groups = os.getgrouplist(who.pw_name, who.pw_gid)
             own = {"uid": who.pw_uid, "gid": who.pw_gid, "groups": groups}
+        job.cgroup = make_group(spec.job)
+        own["cgroup"] = job.cgroup
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
         kept(folder / "start.json", json.dumps(plan))
         kept(folder / "job.json", json.dumps({"spec": said(spec), "parts": said(parts)}))
@@ -275,6 +332,8 @@ class JobManager:
         except OSError:
             process.kill()
             process.wait()
+            end_group(job.cgroup)
+            self._emptied(job.cgroup)
             if not (folder / "begun").exists():
                 shutil.rmtree(
                     folder, ignore_errors=True
@@ -290,21 +349,28 @@ class JobManager:
         return job
 
     def _user(self, user: str) -> pwd.struct_passwd | None:
-        """Whose rights a job gets; None: ours. Raises UsageError  power.not_allowed."""
+        """Whose rights a job gets; None: ours. Raises UsageError  power.not_allowed.
+
+        By number, since several accounts may have one: a second one of root's is root. Accounts of services, which have
+        keys and sockets of their own, are named in the configuration or have no jobs.
+        """
         own, root = run_state.own_user(), os.geteuid() == 0
         allowed = self.settings.users
-        fine = user in allowed if allowed else (user != "root" if root else user == own)
-        if not user or not fine:
-            whose = ", ".join(allowed) if allowed else "all users but root" if root else own
-            raise UsageError(
-                "power.not_allowed", f"jobs of user '{user}' are not started; jobs are of: {whose}"
-            )
-        if user == own:
-            return None
         try:
             found = pwd.getpwnam(user)
-        except KeyError:
+        except (KeyError, ValueError):  # ValueError: a name with a null character
             raise UsageError("power.not_allowed", f"this host knows no user '{user}'") from None
+        fine = user in allowed if allowed else found.pw_uid >= LEAST_UID if root else user == own
+        if not fine:
+            people = f"all users whose uid is {LEAST_UID} or more"
+            whose = ", ".join(allowed) if allowed else people if root else own
+            raise UsageError(
+                "power.not_allowed",
+                f"jobs of user '{user}' are not started; jobs are of: {whose}",
+                f"an administrator may name it in 'users' of [{NAME}]",
+            )
+        if found.pw_uid == os.geteuid():
+            return None
         if not root:
             raise UsageError("power.not_allowed", f"{NAME} runs as '{own}', and cannot become '{user}'")
         return found
@@ -353,6 +419,7 @@ class JobManager:
         job.forgotten = (folder / "forgotten").exists()
         job.started_ns = int(keeper["at_ns"])
         job.target = Target.of(read("target.json") or said(job.spec.target))
+        job.cgroup = str(read("start.json").get("cgroup", ""))
         meter = read("meter.json")
         job.meter.energy_j = float(meter.get("energy_j", 0.0))
         job.meter.at_j = {str(node): float(value) for node, value in meter.get("at_j", {}).items()}
@@ -364,6 +431,7 @@ class JobManager:
         if alive and job.pidfd >= 0 and began(job.pid) == keeper["began"]:
             job.state = STOPPING if (folder / "stop.json").exists() else RUNNING
             if job.state == STOPPING:
+                job.kill_at_s = time.monotonic() + known(read("stop.json").get("grace_s")) + KEEPER_S
                 self._signal(job)  # who wrote that may have been killed before it said so; twice does no harm
             self._aim(job)
             self._events.append(
@@ -384,6 +452,7 @@ class JobManager:
         )
         kept(job.folder / "stop.json", json.dumps({"grace_s": grace, "reason": reason}))
         job.state = STOPPING
+        job.kill_at_s = time.monotonic() + grace + KEEPER_S
         self._signal(job)
         self._say(job)
 
@@ -418,11 +487,17 @@ class JobManager:
                 if begun
                 else "its keeper was killed before it started anything"
             )
-            _end_orphans(job.folder)
+            _end_orphans(job.folder, job.cgroup)
             told = {"ended_ns": job.ended_ns, "exit_status": -1, "signal": 0, "why": job.reason, "left": 0}
             with suppress(OSError):
                 kept(job.folder / "lost.json", json.dumps(told))
+        self._emptied(job.cgroup)
         self._say(job)
+
+    def _emptied(self, cgroup: str) -> None:
+        """Removes a job's cgroup, now or when the last of its processes is gone."""
+        if cgroup and not _removed(cgroup):
+            self._groups.add(cgroup)
 
     def _say(self, job: Job) -> None:
         if job.told not in (job.state, "known"):
@@ -455,6 +530,11 @@ class JobManager:
             for job in self.jobs.values():
                 if job.over:
                     continue
+                if time.monotonic() > job.kill_at_s and job.pidfd >= 0:
+                    with suppress(
+                        OSError
+                    ):  # then the job's processes die with it, and what they left is looked for
+                        signal.pidfd_send_signal(job.pidfd, signal.SIGKILL)
                 if job.process is not None:
                     gone = job.process.poll() is not None
                 else:
@@ -462,6 +542,7 @@ class JobManager:
                 if gone:
                     self._let_go(job)
                     over.append(job)
+            self._groups = {cgroup for cgroup in self._groups if not _removed(cgroup)}
             events, self._events = self._events, []
         return events, over
 
@@ -654,17 +735,28 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, bus.open.
+    UsageError  power.open_bus; the profile. EnvironmentFailure  power.cannot_keep, power.already_running,
+    power.cannot_prove, bus.open.
     """
     called = name or NAME
     settings = Settings(stack.path)
+    if stack.users.proof == "none" and not run_bus.asks_who_joins(stack):
+        raise UsageError(
+            "power.open_bus",
+            f"the {NAME} starts what it is told on its bus, and this one asks nobody who they are: each user of this "
+            f"machine could run anything as '{run_state.own_user()}'",
+            "give the profile of [bus] a <security>, whose keys 'sonde bus keys init' makes, or have orders proven by "
+            'MUNGE: proof = "munge" under [users]',
+        )
+    run_proof.trial(stack.users)
     with ExitStack() as open_ones, until_told(with_parent) as ending:
         manager = JobManager(stack, settings)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
         nodes = Nodes(bus, manager, open_ones)
         writer: Writer = open_ones.enter_context(run_bus.writer(bus, JOB))
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_GET, manager.told, called))
-        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called))
+        threads = run_proof.threads(stack.users)
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called, threads))
         running = sum(not job.over for job in manager.jobs.values())
         yield line("ready", role=NAME, name=called, state=str(settings.state), running=running)
         notify("READY=1")

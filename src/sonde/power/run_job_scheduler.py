@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, schedule
-from sonde.power.config import Stack
+from sonde.power import jobs, proof, run_bus, run_jobs_bus, run_proof, run_state, schedule
+from sonde.power.config import Stack, Users
 from sonde.power.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use, name_of_node
 from sonde.power.resources import Held, Resources
@@ -121,15 +121,22 @@ class NotStarted:
 class Others:
     """The other actors, asked over the bus. What cannot be asked is a SondeError."""
 
-    def __init__(self, bus: Bus, open_ones: ExitStack) -> None:
-        self._bus, self._open_ones = bus, open_ones
+    def __init__(self, bus: Bus, open_ones: ExitStack, users: Users) -> None:
+        self._bus, self._open_ones, self._users = bus, open_ones, users
         self._clients: dict[str, Client] = {}
 
     def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         """Raises UsageError, EnvironmentFailure."""
         if service not in self._clients:
             self._clients[service] = self._open_ones.enter_context(run_jobs_bus.client(self._bus, service))
-        return dict(call(self._clients[service], service, body, CALL_S).body)
+        if service in proof.SERVICES:
+            body = run_proof.proven(self._users, service, body)
+        try:
+            return dict(call(self._clients[service], service, body, CALL_S).body)
+        except UsageError as no:
+            if no.code == "power.not_proven":  # it is this process that is not taken, and no job's fault
+                raise EnvironmentFailure(no.code, no.what, no.hint) from None
+            raise
 
     def system(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         """Raises Refused, TimedOut, BusError."""
@@ -190,10 +197,7 @@ class Scheduler:
     # ---- what is asked, in threads of the bus
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
-        try:
-            run_proof.check(self.stack.users, jobs.SCHEDULER_SET, body)
-        except run_proof.NotProven as no:
-            raise run_jobs_bus.refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
+        run_jobs_bus.check_proof(self.stack.users, jobs.SCHEDULER_SET, body)
         spec, job, user = Spec.of(body["spec"]), str(body["job"]), str(body["user"])
         groups = groups_of(spec.user) if body["order"] == "SUBMIT_JOB" else []
         now = time.time_ns()
@@ -800,7 +804,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         store = Store(stack.jobs.state, NAME)
         open_ones.callback(store.close)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
-        scheduler = Scheduler(stack, store, Others(bus, open_ones))
+        scheduler = Scheduler(stack, store, Others(bus, open_ones, stack.users))
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_GET, scheduler.told, called))
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_SET, scheduler.order, called, threads))

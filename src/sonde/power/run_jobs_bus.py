@@ -9,12 +9,12 @@ from xml.sax.saxutils import quoteattr
 
 from sonde.bus.errors import Refused, TimedOut
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import jobs
+from sonde.power import jobs, run_proof
 from sonde.power.run_bus import _power
 
 if TYPE_CHECKING:
     from sonde.bus.client import Bus, Client, Reply, Server
-    from sonde.power.config import Stack
+    from sonde.power.config import Stack, Users
 
 WHO = {
     "JobScheduler": "job-scheduler",
@@ -62,6 +62,19 @@ def client(bus: Bus, service: str) -> Client:
 def refused(word: str, what: str) -> Refused:
     """A refusal with one of jobs.CODES, or of the bus."""
     return Refused(f"power.{word}", what, "", word, "", jobs.NUMBERS.get(word, 0))
+
+
+def check_proof(users: Users, service: str, body: dict[str, Any]) -> None:
+    """That who sent an order may: where it is carried out.
+
+    Raises
+    ------
+    Refused.
+    """
+    try:
+        run_proof.check(users, service, body)
+    except run_proof.NotProven as no:
+        raise refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
 
 
 def call(

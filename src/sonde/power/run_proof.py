@@ -92,4 +92,6 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
     if uid in (0, os.geteuid()) or (name and name in (claimed, *users.may_speak_for_others)):
         return
     who = f"'{name}'" if name else f"user {uid}, whom this host does not know,"
+    if not claimed:
+        raise NotProven(f"the credential is of {who} who is none of may_speak_for_others under [users]")
     raise NotProven(f"the credential is of {who} and the order in the name of '{claimed}'")

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from sonde.power import jobs, run_jobs_bus
+from sonde.power import jobs, run_jobs_bus, run_proof
 from sonde.power.config import Stack
 from sonde.power.jobs import Part, Spec, said
 from sonde.power.resources import Conflict, Held, Lack, Node, Resources
@@ -36,7 +36,7 @@ class Allocations:
     """What is allocated, on disk before it is answered. Any-thread."""
 
     def __init__(self, stack: Stack, store: Store) -> None:
-        self._mutex = threading.Lock()
+        self._mutex, self._users = threading.Lock(), stack.users
         self._store, self._empty, self._now = store, empty(stack), empty(stack)
         self.left_out: dict[str, Held] = {}
         """Jobs of which the configuration no longer has all parts, with what they were given."""
@@ -52,6 +52,8 @@ class Allocations:
                 self.left_out[name] = held
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises Refused."""
+        run_jobs_bus.check_proof(self._users, jobs.RESOURCES_SET, body)
         with self._mutex:
             job = str(body["job"])
             if body["order"] == "RELEASE":
@@ -133,17 +135,20 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, bus.open. DataError
-    power.not_a_store.
+    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.cannot_prove, bus.open.
+    DataError  power.not_a_store.
     """
     with ExitStack() as open_ones, until_told(with_parent) as ending:
+        run_proof.trial(stack.users)
         store = Store(stack.jobs.resources_state, SERVICE_NAME)
         open_ones.callback(store.close)
         allocations = Allocations(stack, store)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, name or SERVICE_NAME))
-        called = name or SERVICE_NAME
+        called, threads = name or SERVICE_NAME, run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.RESOURCES_GET, allocations.told, called))
-        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.RESOURCES_SET, allocations.order, called))
+        open_ones.enter_context(
+            run_jobs_bus.serve(bus, jobs.RESOURCES_SET, allocations.order, called, threads)
+        )
         yield line("ready", role=SERVICE_NAME, name=called, nodes=len(stack.nodes))
         for job in allocations.left_out:
             yield line(

@@ -22,7 +22,7 @@ from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
 from sonde.power import run_bus
 from sonde.power.jobs import Part, Spec, Target, said
-from sonde.power.run_job_manager import JobManager, Settings, began
+from sonde.power.run_job_manager import JobManager, Settings, _end_orphans, _removed, began
 from sonde.power.run_state import own_user
 
 USER = own_user()
@@ -90,7 +90,11 @@ def managers(tmp_path: Path) -> Iterator[Managers]:
     for pid, start in made.keepers:
         if began(pid) == start:
             os.kill(pid, signal.SIGKILL)
+            until(lambda pid=pid, start=start: began(pid) != start, "the keeper has ended")
     if made.now is not None:
+        for job in made.now.jobs.values():
+            _end_orphans(job.folder, job.cgroup)
+            until(lambda job=job: not job.cgroup or _removed(job.cgroup), "its cgroup is empty")
         os.close(made.now._lock)
 
 

@@ -1,0 +1,161 @@
+"""What a job does to stay when it is to end: tried with the rights that a job has. Real processes, without a bus."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sonde._power", reason="the power stack is not built")
+
+from power_daemons import until
+from sonde.power import run_bus
+from sonde.power.jobs import Part, Spec, said
+from sonde.power.run_job_manager import JobManager, Settings, began, own_group
+
+pytestmark = pytest.mark.root
+SPEC = Spec("j1", ("true",), "nobody", folder="/", grace_s=0.3)
+# Each process starts the next one, without any variable by which it could be known.
+CHAIN = """
+echo $$ >> {pids}
+[ "$1" -gt 0 ] || {{ touch {ready}; exec sleep 1000; }}
+env -i /bin/sh {chain} $(($1 - 1))
+:
+"""
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.chmod(0o755)
+        (folder / "own").mkdir()
+        (folder / "own").chmod(0o777)
+        config = folder / "power.toml"
+        config.write_text(
+            '[budget]\npower_limit = 1000\n[[nodes]]\nhosts = "n1"\nmin = 50\nmax = 300\nsafe = 100\n'
+            '[job-manager]\nstate = "runs"\nusers = ["nobody"]\n'
+        )
+        self.manager = JobManager(run_bus.load(config), Settings(str(config)))
+
+    def order(self, order: str, **body: Any) -> dict[str, Any]:
+        return dict(self.manager.order({"order": order, "job": "j1", **body})["runs"][0])
+
+    def start(self, spec: Spec) -> None:
+        self.order("START_JOB", spec=said(spec), parts=said([Part("n1")]))
+
+    def over(self) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            for one in self.manager.look()[1]:
+                self.manager.settle(one)
+            told = dict(self.manager.told({"job": "j1"})["runs"][0])
+            return told if told["state"] in ("ended", "failed") else None
+
+        return dict(until(look, "the job is over"))
+
+    def close(self) -> None:
+        for job in self.manager.jobs.values():
+            if not job.over and job.pidfd >= 0:
+                signal.pidfd_send_signal(job.pidfd, signal.SIGKILL)
+            until(
+                lambda job=job: self.manager.look() and not Path(job.cgroup or "/none").exists(),
+                "no cgroup is left",
+            )
+        os.close(self.manager._lock)
+        pids = self.folder / "own/pids"
+        for pid in pids.read_text().split() if pids.exists() else []:
+            if began(int(pid)) and "sleep 1000" in commands([int(pid)]):
+                os.kill(int(pid), signal.SIGKILL)
+        shutil.rmtree(self.folder)
+
+
+def commands(pids: list[int]) -> list[str]:
+    found = []
+    for pid in pids:
+        try:
+            found.append(
+                Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+            )
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site(Path(tempfile.mkdtemp(prefix="sonde-hostile-")))
+    yield made
+    made.close()
+
+
+def test_an_output_that_is_a_pipe_which_nobody_reads_holds_up_nobody(site: Site):
+    pipe = site.folder / "own/pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    site.start(replace(SPEC, output=str(pipe), limit_s=60.0))
+    told = site.over()
+    assert (told["exit_status"], "pipe' cannot be used" in told["reason"]) == (127, True)
+
+
+def test_a_job_that_waits_for_its_own_output_ends_when_it_is_told_to(site: Site):
+    """As on a file server that does not answer: here its user's pipe is full."""
+    pipe = site.folder / "own/pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        ready = site.folder / "own/ready"
+        line = f"touch {ready}; exec cat /dev/zero"
+        site.start(replace(SPEC, command=("/bin/sh", "-c", line), output=str(pipe)))
+        until(ready.exists)
+        site.order("STOP_JOB", grace_s=0.2, reason="enough")
+        assert site.over()["reason"] == "enough"
+    finally:
+        os.close(reader)
+
+
+def test_a_chain_of_more_processes_than_a_program_recurses_ends_with_its_job(site: Site):
+    pids, ready, chain = (site.folder / "own" / name for name in ("pids", "ready", "chain"))
+    chain.write_text(CHAIN.format(pids=pids, ready=ready, chain=chain))
+    chain.chmod(0o755)
+    site.start(replace(SPEC, command=("/bin/sh", str(chain), "1200")))
+    until(ready.exists)
+    site.order("STOP_JOB", grace_s=0.2, reason="enough")
+    told = site.over()
+    assert (told["state"], told["reason"]) == ("ended", "enough")
+    of_it = [int(pid) for pid in pids.read_text().split()]
+    assert len(of_it) == 1201
+    assert [one for one in commands(of_it) if str(chain) in one or "sleep 1000" in one] == []
+
+
+@pytest.mark.skipif(own_group() is None, reason="no cgroup of version 2 is here in which others can be made")
+def test_what_left_session_parent_and_environment_ends_with_a_keeper_that_was_killed(site: Site):
+    pids, ready = site.folder / "own/pids", site.folder / "own/ready"
+    line = f"env -i setsid sh -c 'echo $$ > {pids}; touch {ready}; exec sleep 1000' & wait"
+    site.start(replace(SPEC, command=("/bin/sh", "-c", line)))
+    until(ready.exists)
+    keeper = json.loads((site.folder / "runs/j1/keeper.json").read_text())["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    assert site.over()["state"] == "failed"
+    (pid,) = map(int, pids.read_text().split())
+    until(lambda: commands([pid]) == [], "what the job left has ended")
+    cgroup = Path(site.manager.jobs["j1"].cgroup)
+    assert cgroup.name.startswith("sonde-job-j1-")
+    until(lambda: site.manager.look() and not cgroup.exists(), "its cgroup is removed")
+
+
+def test_a_keeper_that_does_not_end_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sonde.power.run_job_manager.KEEPER_S", 0.0)
+    site.start(replace(SPEC, command=("sleep", "1000")))
+    (job,) = site.manager.jobs.values()
+    signal.pidfd_send_signal(job.pidfd, signal.SIGSTOP)
+    site.order("STOP_JOB", grace_s=0.1, reason="enough")
+    told = site.over()
+    assert (told["state"], "its keeper was killed" in told["reason"]) == ("failed", True)
