@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sonde.core.events import Event, is_whole
+from sonde.core.printable import printable
 from sonde.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Bar:
         line = Table.grid(expand=True, padding=(0, 2, 0, 0))
         line.add_column(ratio=1)
         line.add_column(no_wrap=True)
-        line.add_row(ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(text))
+        line.add_row(ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(printable(text)))
         self._live.update(line, refresh=True)
         self._drawn_s = time.monotonic()
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sonde.cli.faults import Fault
@@ -15,6 +16,7 @@ from sonde.core.errors import Exit, Finding, UsageError
 from sonde.core.events import NullProgress, Progress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
+from sonde.core.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console as Rich
@@ -61,7 +63,8 @@ class Console:
             )
             return self.close(outcome.exit)
         if outcome.document is not None:
-            self.out.write(outcome.document)
+            # A file, or who reads a pipe, gets every byte: it may be data.
+            self.out.write(printable(outcome.document) if _is_terminal(self.out) else outcome.document)
         else:
             self._render(outcome)
         if outcome.warnings and _is_terminal(self.err):
@@ -76,7 +79,7 @@ class Console:
         if self.settings.debug:
             import traceback
 
-            self.err.write("".join(traceback.format_exception(error)))
+            self.err.write(printable("".join(traceback.format_exception(error))))
         told: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
         if fault.warnings:
             told["warnings"] = [warning.as_json() for warning in fault.warnings]
@@ -84,7 +87,7 @@ class Console:
             pass
         elif fault.exit == Exit.INTERRUPTED:
             bare = fault.what == "interrupted"  # by Python, anywhere
-            self.err.write(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n")
+            self.err.write(printable(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n"))
             self._message("  hint", "36", fault.hint, [])
         else:
             for warning in fault.warnings:  # above it: what is read last is what it came to
@@ -107,7 +110,7 @@ class Console:
 
     def help(self, text: str) -> int:
         """A group without a verb: its help, as an error."""
-        self.err.write(text + "\n")
+        self.err.write(printable(text) + "\n")
         return self.close(Exit.USAGE)
 
     def close(self, code: int) -> int:
@@ -123,13 +126,13 @@ class Console:
 
     def say(self, text: str) -> None:
         """A line for a person, at once; a line that begins with a blank is a command to copy, and is not wrapped."""
-        for line in text.splitlines():
+        for line in printable(text).splitlines():
             self.err.write("".join(f"{part}\n" for part in _wrapped(line, _width(self.err))))
         self.err.flush()
 
     def screen(self, lines: Sequence[str]) -> None:
         """A screenful in place of the one before; below it where stdout is no terminal."""
-        text = "".join(f"{line}\n" for line in lines)
+        text = "".join(f"{printable(line)}\n" for line in lines)
         # Home, each line to its end, then what is left below: nothing flickers, as clearing all first would.
         drawn = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[J" if _is_terminal(self.out) else text
         self.out.write(drawn)
@@ -184,7 +187,8 @@ class Console:
         import json
 
         ascii_only = (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
-        self.out.write(json.dumps(plain(value), ensure_ascii=ascii_only, allow_nan=False, indent=2) + "\n")
+        text = json.dumps(plain(value), ensure_ascii=ascii_only, allow_nan=False, indent=2)
+        self.out.write(printable_json(text) + "\n")
 
     def _message(self, kind: str, style: str, what: str, more: Sequence[tuple[str, str]]) -> None:
         """`kind: what` and its indented lines on stderr, wrapped with a hanging indent."""
@@ -194,7 +198,7 @@ class Console:
             if not text:
                 continue
             head = f"{label}:".ljust(8 if label.startswith("  ") else 0) + " " * (not label.startswith("  "))
-            lines = [line for part in text.splitlines() for line in _wrapped(part, width - len(head))]
+            lines = [line for part in printable(text).splitlines() for line in _wrapped(part, width - len(head))]
             shown = f"\n{' ' * len(head)}".join(lines)
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 
@@ -203,7 +207,7 @@ class Console:
         from rich.padding import Padding
         from rich.text import Text
 
-        rich = self._rich(self.out)
+        rich, outcome = self._rich(self.out), _printable(outcome)
         good = (outcome.exit == Exit.DONE or outcome.meant) and not outcome.findings and outcome.sound
         with rich.capture() as drawn:
             if outcome.verdict:
@@ -247,6 +251,31 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy, without importing it
         return plain(value.tolist())
     return str(value)
+
+
+def _printable(outcome: Outcome) -> Outcome:
+    """The parts of it that are drawn: names, and what others wrote, are in any of them."""
+
+    def of(table: Table) -> Table:
+        rows = [[printable(cell) for cell in row] for row in table.rows]
+        columns = [printable(name) for name in table.columns]
+        title, note = printable(table.title), printable(table.note)
+        return replace(table, title=title, columns=columns, rows=rows, note=note)
+
+    findings = [
+        replace(one, text=printable(one.text), code=printable(one.code), next=printable(one.next))
+        for one in outcome.findings
+    ]
+    values = {"report": printable(str(made))} if (made := outcome.values.get("report")) else {}
+    return replace(
+        outcome,
+        verdict=printable(outcome.verdict),
+        lines=[printable(line) for line in outcome.lines],
+        tables=[of(table) for table in outcome.tables],
+        findings=findings,
+        values=values,
+        dataset=printable(outcome.dataset) if outcome.dataset else None,
+    )
 
 
 def _wrapped(line: str, width: int) -> list[str]:
