@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,24 +25,54 @@ import click
 from sonde.core.errors import SondeError, UsageError, nearest
 
 LONGEST = 1 << 20  # bytes; a config file is small
+HERE = Path("sonde.toml")
+NOT_HERE = ("agent", "env", "listen", "module", "profile", "server", "user")
+"""What is run, who is let in, and to whom secrets go: never from the folder that one happens to stand in, which may be
+somebody's repository.
+"""
 
 
 def find(
-    named: Path | None, environ: Mapping[str, str] = os.environ, system: Path = Path("/etc")
+    named: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    system: Path = Path("/etc"),
+    passed_over: Callable[[str], None] = lambda why: None,
 ) -> Path | None:
     """The config file in force: `named`, else $SONDE_CONFIG, else the first that exists of the usual places.
 
-    None where there is none, or where $SONDE_CONFIG is set and empty.
+    None where there is none, or where $SONDE_CONFIG is set and empty. Nobody else's file is found: passed_over is told
+    why one was left out.
     """
     if named:
         return named
     if "SONDE_CONFIG" in environ:
         return Path(environ["SONDE_CONFIG"]) if environ["SONDE_CONFIG"] else None
     user = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "/") / ".config")
-    for place in (Path("sonde.toml"), user / "sonde" / "config.toml", system / "sonde" / "config.toml"):
-        if place.is_file():
-            return place
+    for place in (HERE, user / "sonde" / "config.toml", system / "sonde" / "config.toml"):
+        if not place.is_file():
+            continue
+        if why := _not_ours(place):
+            passed_over(f"{place} is not read: {why}; if it is to be, name it: --config {place}")
+            continue
+        return place
     return None
+
+
+def _not_ours(place: Path) -> str:
+    """Why nobody can be sure that this user wrote it; "": nothing."""
+    own = os.geteuid()
+    if place == HERE and own == 0:
+        return "root takes no defaults from the folder it stands in"
+    try:
+        file, folder = place.stat(), place.absolute().parent.stat()
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    for what, found in (("the file", file), ("its folder", folder)):
+        if found.st_uid not in (own, 0):
+            return f"{what} is user {found.st_uid}'s"
+        if found.st_mode & stat.S_IWOTH and not (what != "the file" and found.st_mode & stat.S_ISVTX):
+            return f"everybody may write {what}"
+    return ""
 
 
 def read(path: Path) -> Config:
@@ -99,12 +130,18 @@ class Config:
         while chain[0].parent:
             chain.insert(0, chain[0].parent)
         options = {key_of(param): param for param in context.command.params if _is_key(param)}
+        of_folder = self.path == HERE
         values: dict[str, Any] = {}
         table: Mapping[str, Any] = self.data
         place: tuple[str, ...] = ()
         for depth, step in enumerate(chain):
             self._check_keys(step, table, place, shared if depth == 0 else None)
             for key, value in table.items():
+                if of_folder and key in NOT_HERE and not isinstance(value, dict):
+                    what = (
+                        f"'{key}' is not taken from the folder that one stands in, which others may have made"
+                    )
+                    raise self._bad((*place, key), what, f"type --{key}, or name the file: --config ./{HERE}")
                 if key in options and not isinstance(value, dict):
                     values[str(options[key].name)] = self._checked(
                         context, options[key], value, (*place, key)

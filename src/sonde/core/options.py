@@ -322,7 +322,7 @@ def _configure(context: click.Context, param: click.Parameter, value: Path | Non
     kept.config = value or kept.config
     if isinstance(context.command, click.Group) or context.resilient_parsing:
         return  # a --config may still follow the verb
-    if path := config.find(kept.config):
+    if path := config.find(kept.config, passed_over=lambda why: kept.say(f"warning: {why}")):
         context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
 
 

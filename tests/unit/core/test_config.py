@@ -42,7 +42,13 @@ def show() -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root reads no ./sonde.toml: as for a user whose own the folder is. tests/hostile has whose it may not be."""
+    monkeypatch.setattr(config, "_not_ours", lambda place: "")
+
+
+@pytest.fixture
+def call(tmp_path: Path, no_root: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -189,7 +195,7 @@ def test_config_may_be_named_before_the_room_or_after_the_verb(tmp_path, call):
     assert result.return_value[0]["ntasks"] == 7
 
 
-def test_where_a_config_file_is_looked_for(tmp_path, monkeypatch):
+def test_where_a_config_file_is_looked_for(tmp_path, no_root, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home, system = tmp_path / "home", tmp_path / "etc"
     environ = {"HOME": str(home)}

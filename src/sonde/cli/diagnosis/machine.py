@@ -212,9 +212,10 @@ def config_file(here: Here) -> Answer:
     from sonde.core import config
     from sonde.core.errors import UsageError
 
-    path = config.find(None, here.environ, here.root / "etc")
+    passed: list[str] = []
+    path = config.find(None, here.environ, here.root / "etc", passed.append)
     if path is None:
-        return Answer("none", FACT, {"path": None})
+        return Answer("; ".join(passed) or "none", FACT, {"path": None})
     try:
         config.read(path)
     except UsageError as error:
