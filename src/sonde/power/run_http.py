@@ -19,6 +19,7 @@ import socket
 import ssl
 import stat
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,8 +38,11 @@ FILES = {
     "/live.css": ("live.css", "text/css; charset=utf-8"),
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
 }
-MOST_CONNECTIONS, MOST_WATCHERS = 64, 32
-PATIENCE_S = 10.0  # for a client to say what it wants, and to take what it is sent
+MOST_CONNECTIONS, MOST_WATCHERS = 96, 32
+# Those that have proved nothing yet, or wait to ask again, are no more than these: of one more the oldest is dropped,
+# so that silent strangers shut nobody out.
+MOST_WAITING = 32
+PATIENCE_S = 10.0  # for a client to say all of what it wants, and to take what it is sent
 LEAST_TOKEN = 16
 COOKIE = "sonde_power"
 _SAFE = {
@@ -187,7 +191,34 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any) -> None:
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._waiting: dict[socket.socket, float] = {}  # since when, time.monotonic(): the oldest comes first
+        self._lock = threading.Lock()
         super().__init__(*arguments)
+
+    def waits(self, connection: socket.socket) -> None:
+        """It has a request to make, and until it has proved that it may, it can be dropped."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            while len(self._waiting) >= MOST_WAITING:
+                self._drop(next(iter(self._waiting)))
+            self._waiting[connection] = time.monotonic()
+
+    def waits_no_more(self, connection: socket.socket) -> None:
+        """It has proved that it may, or has ended."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+
+    def _drop(self, connection: socket.socket) -> None:
+        del self._waiting[connection]
+        with suppress(OSError):  # of the plain one: another thread may be in the middle of its TLS
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def service_actions(self) -> None:
+        """Called by serve_forever() between two requests, and twice a second."""
+        with self._lock:
+            late = [one for one, since_s in self._waiting.items() if time.monotonic() - since_s > PATIENCE_S]
+            for one in late:
+                self._drop(one)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
@@ -200,12 +231,17 @@ class _Server(ThreadingHTTPServer):
             if self.tls is not None:
                 request.settimeout(PATIENCE_S)
                 try:
-                    request = self.tls.wrap_socket(request, server_side=True)
+                    request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                    self.waits(request)
+                    request.do_handshake()
                 except (OSError, ValueError):
                     self.shutdown_request(request)
                     return
+            else:
+                self.waits(request)
             super().process_request_thread(request, client_address)
         finally:
+            self.waits_no_more(request)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -222,10 +258,14 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        server: Any = self.server
         with suppress(OSError, ValueError):
-            self._get()
+            try:
+                self._get(server)
+            finally:
+                server.waits(self.connection)
 
-    def _get(self) -> None:
+    def _get(self, server: Any) -> None:
         if not self._from_here():
             return self._text(403, "this address is not one of the monitor's\n")
         address = urllib.parse.urlsplit(self.path)
@@ -244,6 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "a token is needed: /?token=TOKEN, or Authorization: Bearer TOKEN\n",
                     {"WWW-Authenticate": "Bearer"},
                 )
+        server.waits_no_more(self.connection)
         content = self.site.content
         if address.path in FILES:
             name, kind = FILES[address.path]

@@ -58,13 +58,19 @@ def source_of(word: str) -> str:
     return word.removeprefix(_SOURCES).lower()
 
 
+MOST = 1e18
+"""Beyond it is nothing that a cluster draws (W), has used (J) or waits (s). Whoever may write to the bus can say it,
+and sums of it overflow.
+"""
+
+
 def known(value: Any) -> float:
-    """A number as it came; NaN for what is none, or no finite one."""
+    """A number as it came; NaN for what is none, no finite one, or above MOST."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return NAN
-    return number if math.isfinite(number) else NAN
+    return number if abs(number) <= MOST else NAN
 
 
 @dataclass(frozen=True)
