@@ -97,7 +97,7 @@ const HardwareSpec* set_by_orders(const NodeManagerConfig& config) {
 Result<void> check_bus(const Config& config, const Member& member) {
   const auto* hardware = set_by_orders(config.node_manager);
   if (!hardware) return {};
-  const auto profile = bus_profile(config, "");
+  auto profile = bus_profile(config, "");
   if (!profile) return profile.error();
   if (profile->security || profile->unprotected) return {};
   return Error{
