@@ -490,7 +490,9 @@ const std::vector<Key<SchedulerConfig>>& scheduler_keys() {
       duration<S>("keep", "keep_s", &S::keep_s,
                   "jobs that are over are known for so long; a submission that is sent again later is a new job", 60,
                   year_s),
-      integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000)};
+      integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000),
+      integer<S>("max_waiting_user", "max_waiting_user", &S::max_waiting_user,
+                 "so many jobs of one user wait at most; no more than `max_waiting` anyway", 1, 100000)};
   return keys;
 }
 

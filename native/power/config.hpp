@@ -88,7 +88,7 @@ struct SchedulerConfig {
   double fairness_half_life_s = 7 * 86400;
   double age_s = 86400;       ///< waiting so long counts one step of priority
   double keep_s = 7 * 86400;  ///< jobs that are over
-  std::uint32_t max_waiting = 10000;
+  std::uint32_t max_waiting = 10000, max_waiting_user = 2500;
   std::vector<QueueConfig> queues;
   std::vector<ShareConfig> shares;
 };

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_cluster import Cluster, pytestmark
-from power_daemons import Daemon, until
+from power_daemons import DAEMON, Daemon, until
 from sonde.core.errors import UsageError
 from sonde.power import jobs, proof, run_bus, run_jobs_bus
 from sonde.power.jobs import Part, Spec, said
@@ -186,3 +186,23 @@ def test_a_user_is_a_number_and_no_name(manager: JobManager, monkeypatch: pytest
     given = manager._user("nobody")
     assert given is not None
     assert given.pw_uid == STRANGER
+
+
+@pytest.mark.parametrize("said", ["", 'unprotected="yes"'])
+def test_a_node_manager_sets_no_hardware_for_whoever_writes_to_its_bus(folder: Path, said: str):
+    """powercap of this machine, whether it has any or not: only who may serve looks for it."""
+    (folder / "bus.xml").write_text(
+        f'<sonde-bus version="1"><profile name="p" domain="7" {said}/></sonde-bus>'
+    )
+    (folder / "power.toml").write_text(
+        '[bus]\nprofile = "bus.xml"\n[budget]\npower_limit = 1000\n'
+        '[[nodes]]\nhosts = "n1"\nmin = 50\nmax = 300\nsafe = 100\n'
+        '[node-manager]\nname = "n1"\nstate = "state"\n'
+        '[[node-manager.hardware]]\nkind = "powercap"\nmin = 50\nmax = 300\n'
+    )
+    words = [DAEMON, "node-manager", "--config", folder / "power.toml", "--with-parent"]
+    ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    refused = "asks nobody who they are" in ran.stderr
+    assert refused == (not said), ran.stderr
+    if refused:
+        assert ran.returncode == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/power-config.md").read_text()
 DAEMON = libexec() / "sonde-powerd"
 UNITS = sorted((ROOT / "deploy/systemd").glob("sonde-power-*.service"))
+STORED = ROOT / "deploy/systemd/sonde-stored.service"
 
 
 def tables() -> list[dict[str, str]]:
@@ -92,7 +95,7 @@ def test_hardware_that_can_be_had_is_told():
 
 
 def test_units_have_users_that_are_made_folders_of_their_own_and_keys_of_their_role():
-    every = [*UNITS, ROOT / "deploy/systemd/sonde-stored.service"]
+    every = [*UNITS, STORED]
     said = {
         unit.stem: dict(re.findall(r"^(User|StateDirectory|Environment)=(.+)$", unit.read_text(), re.M))
         for unit in every
@@ -103,6 +106,8 @@ def test_units_have_users_that_are_made_folders_of_their_own_and_keys_of_their_r
     page = ROOT / "deploy/systemd/sonde.sysusers"
     made = re.findall(r"^u (\S+) ", page.read_text(), re.M)
     assert {one["User"] for one in said.values()} == {*made, "root"}
+    # Who gets into one of them has what is that one's alone.
+    assert Counter(one["User"] for one in said.values()) == Counter([*made, "root", "root"])
     for unit in UNITS:
         role = unit.stem.removeprefix("sonde-power-")
         assert said[unit.stem]["Environment"] == f"SONDE_BUS_IDENTITY={role}"
@@ -117,6 +122,19 @@ def test_units_have_users_that_are_made_folders_of_their_own_and_keys_of_their_r
             if subprocess.run(["getent", "passwd", user], capture_output=True).returncode == 0
         ]
         assert {*re.findall(r"^Creating user '(\S+)'", told.stdout + told.stderr, re.M), *there} == set(made)
+
+
+@pytest.mark.parametrize("unit", [*UNITS, STORED], ids=lambda unit: unit.stem)
+def test_units_may_do_little_or_say_why_not(unit: Path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    ran = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    (score,) = re.findall(r"exposure level for \S+: ([\d.]+)", ran.stdout)
+    (said,) = re.findall(
+        r"^# `systemd-analyze security` calls this ([\d.]+) of 10", unit.read_text(), re.M
+    ) or ["2.0"]
+    assert float(score) <= float(said), ran.stdout
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -571,8 +571,8 @@ def test_on_a_bus_with_keys_only_the_system_manager_sets_caps(made, rapl, sonde)
     plain = stack.folder / "client.xml"
 
     def secured(who: str) -> Path:
-        keys = f'><security folder="{sonde.cwd}/keys" identity="{who}"/></profile></sonde'
-        (stack.folder / "bus.xml").write_text(text.replace("/></sonde", keys))
+        keys = f'<security folder="{sonde.cwd}/keys" identity="{who}"/></profile>'
+        (stack.folder / "bus.xml").write_text(text.replace("</profile>", keys))
         path = stack.folder / f"{who}.xml"
         path.write_text(_power.bus_profile(str(stack.config), who))
         return path

@@ -48,7 +48,9 @@ class Bar:
         line = Table.grid(expand=True, padding=(0, 2, 0, 0))
         line.add_column(ratio=1)
         line.add_column(no_wrap=True)
-        line.add_row(ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(printable(text)))
+        line.add_row(
+            ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(printable(text))
+        )
         self._live.update(line, refresh=True)
         self._drawn_s = time.monotonic()
 

@@ -198,7 +198,9 @@ class Console:
             if not text:
                 continue
             head = f"{label}:".ljust(8 if label.startswith("  ") else 0) + " " * (not label.startswith("  "))
-            lines = [line for part in printable(text).splitlines() for line in _wrapped(part, width - len(head))]
+            lines = [
+                line for part in printable(text).splitlines() for line in _wrapped(part, width - len(head))
+            ]
             shown = f"\n{' ' * len(head)}".join(lines)
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 

@@ -63,6 +63,7 @@ class Jobs:
     age_s: float = 86400.0
     keep_s: float = 7 * 86400.0
     max_waiting: int = 10_000
+    max_waiting_user: int = 2_500
     grace_s: float = 10.0
     queues: tuple[Mapping[str, Any], ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class Jobs:
             age_s=known(said["age_s"]),
             keep_s=known(said["keep_s"]),
             max_waiting=int(said["max_waiting"]),
+            max_waiting_user=int(said["max_waiting_user"]),
             grace_s=known(told["job_manager"]["grace_s"]),
             queues=tuple(said["queues"]),
             shares={str(one["user"]): known(one["share"]) for one in said["shares"]},

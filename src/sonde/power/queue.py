@@ -35,7 +35,8 @@ from sonde.power.resources import Conflict, Held, Resources
 from sonde.power.schedule import Busy, Candidate, Order, QueueRules, Usage, ends_s, never, score
 
 LONGEST_S = 366 * 86400.0
-LARGEST = 1 << 20  # bytes of command and environment together
+LARGEST = 1 << 20  # characters of command and environment together
+LARGEST_OF_USER = 64 << 20  # of all jobs of one user that wait
 PAST = 5  # jobs of a name whose power tells what the next will draw
 MARGIN_S = 5.0  # a job's keeper ends it when its time is over; that long after it the scheduler does
 DEFAULT = QueueRules("default", is_default=True)
@@ -114,6 +115,7 @@ class Queue:
     entries: dict[str, Entry] = field(default_factory=dict)
     next_number: int = 1
     changed: set[str] = field(default_factory=set)
+    max_waiting_user: int = 2_500
 
     def __post_init__(self) -> None:
         self.next_number = max((e.number for e in self.entries.values()), default=0) + 1
@@ -144,9 +146,7 @@ class Queue:
                 "not_allowed",
                 f"the queue {rules.name} is not for {spec.user}; it is for {', '.join(allowed)}",
             )
-        waiting = sum(one.state.state in (WAITING, HELD) for one in self.entries.values())
-        if waiting >= self.max_waiting:
-            raise Refusal("queue_full", f"{waiting} jobs wait; no more are taken")
+        self._check_room(spec)
         full = replace(
             spec,
             queue=rules.name,
@@ -164,6 +164,18 @@ class Queue:
                 JobState(full, WAITING, "waits to be looked at", submitted_ns=now_ns), spec, self.next_number
             )
         )
+
+    def _check_room(self, spec: Spec) -> None:
+        """Raises Refusal  queue_full: nobody fills what is for all."""
+        waiting = [one for one in self.entries.values() if one.state.state in (WAITING, HELD)]
+        if len(waiting) >= self.max_waiting:
+            raise Refusal("queue_full", f"{len(waiting)} jobs wait; no more are taken")
+        own = [one for one in waiting if one.spec.user == spec.user]
+        if len(own) >= self.max_waiting_user:
+            raise Refusal("queue_full", f"{len(own)} jobs of {spec.user} wait; no more of one user are taken")
+        if sum(_characters(one.spec) for one in own) + _characters(spec) > LARGEST_OF_USER:
+            what = f"commands and environments of {spec.user}'s jobs that wait have more than"
+            raise Refusal("queue_full", f"{what} {LARGEST_OF_USER >> 20} MiB together")
 
     def rules_of(self, spec: Spec) -> QueueRules:
         """The queue that a job names, or the default one."""
@@ -479,6 +491,14 @@ def _how(run: Run) -> str:
     return f"signal {run.signal} ended it" if run.signal else f"it ended with exit status {run.exit_status}"
 
 
+def _texts(spec: Spec) -> tuple[str, ...]:
+    return (*spec.command, *spec.environment, spec.folder, spec.output)
+
+
+def _characters(spec: Spec) -> int:
+    return sum(map(len, _texts(spec)))
+
+
 def check(spec: Spec) -> None:
     """Raises Refusal  bad_job: a submission that cannot be, whoever reads it."""
 
@@ -496,10 +516,10 @@ def check(spec: Spec) -> None:
         refuse("the job has no command")
     if not spec.name.isprintable() or not spec.queue.isprintable():
         refuse("the job's name or queue has control characters in it")
-    texts = (*spec.command, *spec.environment, spec.folder, spec.output)
+    texts = _texts(spec)
     if any("\0" in text for text in texts):
         refuse("a word of the command or the environment has a NUL in it")
-    if sum(len(text) for text in texts) > LARGEST:
+    if _characters(spec) > LARGEST:
         refuse(f"command and environment have more than {LARGEST} characters together")
     if any("=" not in text[1:] for text in spec.environment):
         refuse("the environment has a word that is not NAME=value")

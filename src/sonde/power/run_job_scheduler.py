@@ -169,6 +169,7 @@ class Scheduler:
             said_of.max_waiting,
             said_of.grace_s,
             {name: Entry.of(told) for name, told in kept.items()},
+            max_waiting_user=said_of.max_waiting_user,
         )
         self.queue.set_back(time.time_ns())
         self._empty = empty(stack)

@@ -123,6 +123,19 @@ def test_so_many_wait_and_no_more():
     assert submit(queue, job("c"))
 
 
+def test_one_user_fills_no_queue(monkeypatch: pytest.MonkeyPatch):
+    queue = made(max_waiting_user=2)
+    for name in ("a", "b"):
+        submit(queue, job(name))
+    assert "of one user" in refusal(queue, job("c")).what
+    assert submit(queue, replace(job("d"), user="bob"))
+    queue = made()
+    monkeypatch.setattr("sonde.power.queue.LARGEST_OF_USER", 1500)
+    submit(queue, replace(job("a"), environment=("X=" + "x" * 1000,)))
+    assert refusal(queue, replace(job("b"), environment=("X=" + "x" * 1000,))).word == "queue_full"
+    assert submit(queue, replace(job("c"), user="bob", environment=("X=" + "x" * 1000,)))
+
+
 @pytest.mark.parametrize(
     "spec",
     [
