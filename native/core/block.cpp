@@ -1,12 +1,13 @@
 #include "core/block.hpp"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+
+#include "core/owned_file.hpp"
 
 namespace sonde {
 
@@ -32,14 +33,6 @@ template <typename T> void put(std::vector<std::byte>& out, const T& value) {
   out.insert(out.end(), p, p + sizeof value);
 }
 
-Error write_error(const std::string& path, int err) {
-  if (err == ENOSPC || err == EDQUOT)
-    return {"core.disk_full", "cannot write " + path + ": " + std::strerror(err),
-            "free space there, or choose another folder with --output"};
-  return {"core.cannot_write", "cannot write " + path + ": " + std::strerror(err),
-          "check that the folder exists and is writable, or choose another with --output"};
-}
-
 }  // namespace
 
 std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t seed) {
@@ -60,11 +53,11 @@ std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t seed) {
 }
 
 Result<FileSink> FileSink::create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return write_error(path, errno);
+  const auto fd = make_file(path);
+  if (!fd) return fd.error();
   // Ranks outlive a parent that was killed, for a moment: by this lock `sonde data recover` sees them.
-  (void)::flock(fd, LOCK_SH | LOCK_NB);
-  return FileSink(fd, path);
+  (void)::flock(*fd, LOCK_SH | LOCK_NB);
+  return FileSink(*fd, path);
 }
 
 FileSink::FileSink(FileSink&& other) noexcept : fd_(other.fd_), path_(std::move(other.path_)) { other.fd_ = -1; }

@@ -47,8 +47,8 @@ struct BlockSink {
 
 class FileSink final : public BlockSink {
  public:
-  /// Creates `path` anew and holds a shared flock on it while it is open. Errors: core.cannot_write (no such folder, no
-  /// permission), core.disk_full.
+  /// Creates `path` anew and holds a shared flock on it while it is open; an older file of the caller's goes. Errors:
+  /// those of make_file() in core/owned_file.hpp.
   static Result<FileSink> create(const std::string& path);
   FileSink(FileSink&& other) noexcept;
   FileSink& operator=(FileSink&&) = delete;

@@ -1,5 +1,7 @@
 #include "core/text.hpp"
 
+#include <charconv>
+
 namespace sonde {
 
 std::string shown(std::string_view text, std::size_t most) {
@@ -18,6 +20,24 @@ std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
   return out;
+}
+
+bool percent_decoded(std::string_view word, std::string& out) {
+  out.clear();
+  for (std::size_t k = 0; k < word.size(); ++k) {
+    if (word[k] != '%') {
+      out += word[k];
+      continue;
+    }
+    unsigned byte = 0;
+    if (word.size() - k < 3) return false;
+    const char* const digits = word.data() + k + 1;
+    const auto [end, error] = std::from_chars(digits, digits + 2, byte, 16);
+    if (error != std::errc{} || end != digits + 2 || byte == 0) return false;
+    out += static_cast<char>(byte);
+    k += 2;
+  }
+  return true;
 }
 
 std::string replaced(std::string text, std::string_view name, std::string_view value) {

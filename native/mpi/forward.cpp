@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/owned_file.hpp"
+
 namespace sonde {
 
 namespace {
@@ -17,8 +19,9 @@ constexpr int tag_blocks = 81;
 constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20;
 
 Result<void> append(const std::string& path, std::span<const std::byte> bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return Error{"core.cannot_write", "cannot write " + path + ": " + std::strerror(errno), ""};
+  const auto opened = append_to_file(path);
+  if (!opened) return opened.error();
+  const int fd = *opened;
   const off_t begin = ::lseek(fd, 0, SEEK_END);
   std::size_t done = 0;
   int err = 0;
@@ -30,9 +33,7 @@ Result<void> append(const std::string& path, std::span<const std::byte> bytes) {
   if (err != 0 && ::ftruncate(fd, begin) != 0) {}  // half a block is cut off by the reader as well
   ::close(fd);
   if (err == 0) return {};
-  return Error{err == ENOSPC ? "core.disk_full" : "core.cannot_write",
-               "cannot write " + path + ": " + std::strerror(err),
-               "free space there, or choose another folder with --output"};
+  return write_error(path, err);
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ Result<Forwarding> Forwarding::open(const std::string& dir, MpiTeam& team, bool 
   const std::string token = dir + "/.seen-by-rank-0";
   int err = 0;
   if (team.rank() == 0) {
-    const int fd = ::open(token.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    const int fd = ::open(token.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     err = fd < 0 ? errno : 0;
     if (fd >= 0) ::close(fd);
   }

@@ -18,11 +18,10 @@ import pytest
 
 pytest.importorskip("sonde._store", reason="the store is not built")
 
-from sonde_shell import PROGRAM, Shell, finish
-from store_service import Service, piped, plain, serving, there
-
 from sonde.core.errors import SondeError
 from sonde.store.errors import TimedOut
+from sonde_shell import PROGRAM, Shell, finish
+from store_service import Service, piped, plain, serving, there
 from watching import wait_for
 
 
@@ -741,13 +740,13 @@ def test_a_get_that_is_ended_leaves_the_file_as_it_was(sonde, service, number):
         client.create("s", "o")
         client.truncate("s", "o", 16 << 30)  # a hole: more than can be fetched before it is ended
     child = sonde.start("store", "get", "object:s/o", "back")
-    assert wait_for(lambda: [*sonde.cwd.glob(".back.*.part")])
+    assert wait_for(lambda: [*sonde.cwd.glob("back.*.part")])
     os.killpg(child.pid, number)
     ran = finish(child, 30)
     assert ran.code == (130 if number == signal.SIGINT else -signal.SIGTERM)
     assert "Traceback" not in ran.err
     assert (sonde.cwd / "back").read_text() == "before"
-    assert [*sonde.cwd.glob(".back.*.part")] == []
+    assert [*sonde.cwd.glob("back.*.part")] == []
 
 
 def test_a_timeout_is_told_and_the_client_goes_on(sonde):

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "core/json.hpp"
+#include "core/owned_file.hpp"
 #include "core/stats/moments.hpp"
 #include "core/units.hpp"
 #include "io/load/files.hpp"
@@ -399,22 +400,9 @@ std::string json_of(const Options& o, const Circumstances& c, const BtResults& r
 }
 
 Result<void> write_whole(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::FILE* file = std::fopen(part.c_str(), "w");
-  bool well = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  int why = errno;
-  if (file != nullptr && std::fclose(file) != 0 && well) {
-    well = false;
-    why = errno;
-  }
-  if (well && std::rename(part.c_str(), path.c_str()) != 0) {
-    well = false;
-    why = errno;
-  }
-  if (well) return {};
-  if (file != nullptr) std::remove(part.c_str());
-  return Error{"ioload.cannot_write", "cannot write " + path + ": " + std::strerror(why),
-               "name another file with --json"};
+  auto done = sonde::write_whole(path, text);
+  if (done) return {};
+  return Error{"ioload.cannot_write", done.error().what, "name another file with --json"};
 }
 
 }  // namespace sonde::ioload

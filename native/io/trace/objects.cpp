@@ -266,7 +266,7 @@ void write_lines() {
   if (lines_bytes == 0) return;
   char path[4096];
   Words(path, sizeof path) << process.prefix << ".functions";
-  const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd >= 0) {
     sys::write(fd, lines, lines_bytes);
     sys::close(fd);
@@ -275,10 +275,12 @@ void write_lines() {
 }
 
 void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, const Object& object) {
-  constexpr std::size_t longest = 4096 + 512;
+  constexpr std::size_t longest = 3 * 4096 + 512;
   if (sizeof lines - lines_bytes < longest) write_lines();
   Words words(lines + lines_bytes, longest);
-  words << std::uint64_t{number} << "\t" << std::uint64_t{rule} << "\t" << name << "\t" << object.path << "\n";
+  words << std::uint64_t{number} << "\t" << std::uint64_t{rule} << "\t";
+  words.encoded(name) << "\t";
+  words.encoded(object.path) << "\n";
   lines_bytes = static_cast<std::size_t>(words.end() - lines);
 }
 

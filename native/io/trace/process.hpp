@@ -48,6 +48,17 @@ class Words {
     while ((number /= 10) != 0);
     return *this << at;
   }
+  /// As src/sonde/core/lines.py: what could end a field or a line, or is no ASCII, as %0A.
+  Words& encoded(const char* text) {
+    constexpr char digits[] = "0123456789ABCDEF";
+    for (; *text != 0; ++text) {
+      const auto byte = static_cast<unsigned char>(*text);
+      const char plain[] = {*text, 0};
+      const char coded[] = {'%', digits[byte >> 4], digits[byte & 15], 0};
+      *this << (byte > 0x20 && byte < 0x7f && byte != '%' ? plain : coded);
+    }
+    return *this;
+  }
   const char* end() const { return to_; }
 
  private:

@@ -33,7 +33,7 @@ char folder[2048], host[256];
 void refuse(const char* why) {
   char path[4096];
   std::snprintf(path, sizeof path, "%s/%s-%u.refused", folder, host, sys::process_id());
-  const int fd = sys::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int fd = sys::open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
   sys::write(fd, why, std::strlen(why));
   sys::write(fd, "\n", 1);
@@ -155,7 +155,7 @@ void measure_vectors() {
 Shared* shared_account() {
   char path[4096];
   std::snprintf(path, sizeof path, "%s/%s.shared", folder, host);
-  const int fd = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = ::open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   void* at = MAP_FAILED;
   if (::ftruncate(fd, 4096) == 0 && sys::fallocate(fd, 4096) == 0)

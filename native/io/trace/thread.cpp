@@ -216,7 +216,7 @@ Thread* new_thread() {
   const std::uint32_t number = std::atomic_ref(process.threads).fetch_add(1, std::memory_order_relaxed);
   char path[4096];
   Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{number} << ".tail";
-  const int tail = sys::open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int tail = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (tail < 0) return nullptr;
   // Reserved beforehand: a page that the disk has no room for would be a SIGBUS in the program.
   static const char zeros[4096] = {};
@@ -233,7 +233,7 @@ Thread* new_thread() {
     return nullptr;
   }
   Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{number} << ".blk";
-  int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   const std::uint64_t begun = fd < 0 ? 0 : write_header(fd, number);
   struct stat made;
   auto* thread = begun == 0 || sys::call(__NR_fstat, fd, sys::of(&made)) != 0

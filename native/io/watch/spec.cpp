@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace sonde::io {
 
@@ -76,14 +77,20 @@ bool event(std::istringstream& words, std::map<std::uint32_t, std::uint32_t>& in
 bool take(std::istringstream& words, Spec& spec) {
   std::string word;
   words >> word;
-  const auto rest = [&](std::string& into) { return static_cast<bool>(std::getline(words >> std::ws, into)); };
-  if (word == "tracing") return rest(spec.tracing);
-  if (word == "folder") return rest(spec.folder);
-  if (word == "host") return rest(spec.host);
+  // Another user may have chosen this name, of a program say: a line break in it must not begin a new line.
+  const auto named = [&](std::string& into) {
+    std::string encoded;
+    return words >> encoded && (words >> std::ws).eof() && percent_decoded(encoded, into);
+  };
+  // The caller writes these lines once; a second one would not be the caller's.
+  const auto once = [&](std::string& into) { return into.empty() && named(into); };
+  if (word == "tracing") return once(spec.tracing);
+  if (word == "folder") return once(spec.folder);
+  if (word == "host") return once(spec.host);
   if (word == "most") return static_cast<bool>(words >> spec.most_bytes);
   if (word == "skip") {
     std::string name;
-    if (!rest(name)) return false;
+    if (!named(name)) return false;
     spec.skipped.insert(name);
     return true;
   }
@@ -91,7 +98,7 @@ bool take(std::istringstream& words, Spec& spec) {
   if (word == "task") return static_cast<bool>(words >> spec.task >> spec.task_pid >> spec.task_flags);
   if (word == "exec") return static_cast<bool>(words >> spec.exec >> spec.exec_name);
   std::int32_t thread = 0, process = 0;
-  if (word == "attached") return words >> process && rest(spec.attached[process]);
+  if (word == "attached") return words >> process && named(spec.attached[process]);
   if (word == "thread") {
     if (!(words >> thread >> process)) return false;
     spec.threads[thread] = process;

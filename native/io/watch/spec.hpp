@@ -1,6 +1,7 @@
 #pragma once
 /// What is to be read out of the kernel's events: lines of text that `sonde io` writes, which knows tracefs and the
-/// layer maps.
+/// layer maps. Folders, names and programs are percent-encoded (core/text.hpp), since others called them what they
+/// liked.
 ///
 ///   tracing FOLDER                           of the tracefs instance
 ///   folder FOLDER                            of the run

@@ -34,6 +34,7 @@ from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
 from sonde.core.launch.process import MARK, die_with_parent, sweep
+from sonde.core.owned_files import NewFile
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -254,11 +255,12 @@ def _locked(lock: int, folder: Path, until_s: float) -> bool:
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
     """Writes a file whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text)
-        part.chmod(mode)
-        part.rename(path)
+        with NewFile(path) as new:
+            with new.file() as file:
+                file.write(text.encode())
+            os.fchmod(new.descriptor, mode)
+            new.publish()
     except OSError as error:
         raise EnvironmentFailure(
             "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "run it as root"

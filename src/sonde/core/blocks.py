@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written
+from sonde.core.owned_files import Folder
 
 FILE_MAGIC = b"SONDEBLK"
 BLOCK_MAGIC = b"SBLK"
@@ -55,6 +56,7 @@ class BlockFile:
     Parameters
     ----------
     path : the file
+    folder : reach it by its name in there, as a plain file of the folder's owner (core.unsafe_file); it must stay open
 
     Attributes
     ----------
@@ -69,24 +71,27 @@ class BlockFile:
     Source: native/core/block.hpp.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | PathLike[str], folder: Folder | None = None) -> None:
+        self.path, self._folder = Path(path), folder
         self.header: dict[str, Any]
         self.dtype: np.dtype[Any]
         self._state: tuple[int, int, int, Loss | None] | None = None
         self._size = 0
         try:
-            with self.path.open("rb") as file:
+            with self._opened() as file:
                 self._read_header(file)
         except OSError as error:
             raise _unreadable(self.path, error) from None
+
+    def _opened(self) -> contextlib.AbstractContextManager[BinaryIO]:
+        return self._folder.reading(self.path.name) if self._folder else self.path.open("rb")
 
     def __repr__(self) -> str:
         return f"BlockFile({str(self.path)!r})"
 
     def __iter__(self) -> Iterator[np.ndarray]:
         try:
-            with self.path.open("rb") as file:
+            with self._opened() as file:
                 yield from self._pieces(file)
         except OSError as error:
             raise _unreadable(self.path, error) from None
@@ -176,7 +181,7 @@ class BlockFile:
                 "read it with the Sonde that wrote it",
             )
         try:
-            header = json.loads(text)
+            header = json.loads(text.decode("utf-8", "replace"))  # a program may be called what is no text
         except (ValueError, RecursionError):
             raise damaged("the header is not JSON") from None
         if not isinstance(header, dict):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-# Controls of both sets (ISO 6429: ESC and CSI are among them) but for line break and tab; soft hyphens; what is drawn as
-# nothing, or turns the order of what follows around (Unicode's format characters, "Trojan Source", CVE-2021-42574); line
-# and paragraph separators; halves of characters.
+# Controls of both sets (ISO 6429: ESC and CSI are among them) but for line break and tab; soft hyphens; what is drawn
+# as nothing, or turns the order of what follows around (Unicode's format characters, "Trojan Source", CVE-2021-42574);
+# line and paragraph separators; halves of characters.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"

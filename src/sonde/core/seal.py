@@ -3,10 +3,12 @@
 A run works in a folder: `start_run` makes it, probes fill it, `end_run` notes how it ended, `seal` turns it
 into datasets and removes it. Whatever dies in between, the folder or the dataset is there, and whole:
 
-- datasets are built beside their place as `.part`, fsynced, and renamed only when all of them are finished;
+- datasets are built beside their place as `NAME.….part`, fsynced, and renamed only when all of them are finished;
 - the folder is removed only after that, and from the moment its removal begins it names the datasets, so that
   a half-removed folder is never sealed over them;
-- one process at a time holds the folder (`hold`); the kernel frees it when that process dies.
+- one process at a time holds the folder (`hold`); the kernel frees it when that process dies;
+- files in the folder are reached as `owned_files` does, and only names that Sonde makes are removed: who recovers a
+  folder need not be who made it.
 
 What a run records may fill the disk. `start_run` therefore keeps room for the note of how it ended, in the file that
 `end_run` writes and renames: a run that ended in order is never taken for one that was killed.
@@ -23,6 +25,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +38,7 @@ import numpy as np
 from sonde.core.blocks import BlockFile
 from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
+from sonde.core.owned_files import Folder, NewFile, is_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,9 +50,35 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 _LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
+_OWNER_ONLY = 0o700  # of a run's folder: command lines and paths stand in it
 _END_BYTES = 16 << 10  # kept on the disk for what `end_run` adds to run.json
 _CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
+
+
+# All names that Sonde makes in a run's folder. Everything else was put there by a user, and is not removed.
+_FILES = re.compile(
+    # every room
+    r"run\.json|sealed\.json|\.lock|log|\.seen-by-rank-0|remains-.+|.+\.blk"
+    # io: the tracer and the watcher; servers; a study's runs
+    r"|table|.+\.(tail|functions|shared|refused)|watch\.spec|servers\.json"
+    r"|results\.json|out|err|hints|trace\.nc|[a-z]+-[0-9]{5}\.part"
+    # in the making, as earlier versions called them
+    r"|(run|sealed)\.json\.part|\.servers\.json\.part|trace\.nc\.part",
+    re.DOTALL,
+)
+# Folders of a store's servers in a run's folder.
+_SERVER = re.compile(r"objects|keys|tables|db")
+_SERVER_FILES = re.compile(
+    # the stores' own; posix: `<space>+<key>`, and what a name's first pieces are called; lmdb, SQLite, RocksDB
+    r"sonde-store|LOCK|[A-Za-z0-9._%-]*\+[A-Za-z0-9._%+-]*"
+    r"|(data|lock)\.mdb|rows\.db(-wal|-shm|-journal)?"
+    r"|[0-9]+\.(sst|log|blob|ldb|dbtmp)|CURRENT|IDENTITY|LOG(\.old\.[0-9]+)?|(MANIFEST|OPTIONS)-[0-9]+(\.dbtmp)?"
+)
+_SERVER_PIECE = re.compile(
+    r"[A-Za-z0-9._%+-]+"
+)  # of a long name, below a folder of its first pieces: `<piece>~`
+_POSIX = re.compile(r"[0-9a-f]{2}|[A-Za-z0-9._%+-]+~")
 
 
 @dataclass(frozen=True)
@@ -162,7 +192,7 @@ def start_run(
     """
     folder = Path(run_dir)
     try:
-        folder.mkdir()
+        folder.mkdir(mode=_OWNER_ONLY)
     except FileExistsError:
         raise EnvironmentFailure(
             "core.cannot_write",
@@ -171,12 +201,15 @@ def start_run(
         ) from None
     except OSError as error:
         raise cannot_write(folder, error, "choose another folder with --output") from None
-    try:
-        _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
-        _keep_room(folder)
-    except EnvironmentFailure:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with _opened(folder) as files:
+        try:
+            _write_run(files, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
+            _keep_room(files)
+        except EnvironmentFailure:
+            with contextlib.suppress(OSError):
+                _clear(files)
+                folder.rmdir()
+            raise
 
 
 def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: Iterable[Warning] = ()) -> None:
@@ -187,13 +220,15 @@ def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: It
 
     Raises
     ------
-    DataError  core.not_a_run. EnvironmentFailure  core.cannot_write, core.disk_full.
+    DataError  core.not_a_run. EnvironmentFailure  core.cannot_write, core.disk_full, core.unsafe_folder,
+    core.unsafe_file.
     """
-    folder = Path(run_dir)
-    run = read_run(folder)
-    run.attrs |= attrs
-    run.warnings += warnings
-    _write_run(folder, run)
+    with _opened(Path(run_dir)) as files:
+        run = _read_run(files)
+        run.attrs |= attrs
+        run.warnings += warnings
+        files.refuse_unless_own("note how the run ended", _copied(files.path))
+        _write_run(files, run)
 
 
 def read_run(run_dir: str | PathLike[str]) -> Run:
@@ -202,15 +237,39 @@ def read_run(run_dir: str | PathLike[str]) -> Run:
     Raises
     ------
     DataError  core.not_a_run: there is no run.json, or it is not one of Sonde's.
+    EnvironmentFailure  core.unsafe_file: it is a link, or not the folder owner's own.
     """
-    path = Path(run_dir) / RUN_FILE
-    hint = "give the folder a run worked in; it is named like its dataset, but ends in .run"
+    with _opened(Path(run_dir)) as files:
+        return _read_run(files)
+
+
+_NO_RUN = "give the folder a run worked in; it is named like its dataset, but ends in .run"
+
+
+def _opened(folder: Path) -> Folder:
+    """DataError  core.not_a_run: there is no such folder, or it cannot be looked into."""
     try:
-        said = json.loads(path.read_text("utf-8"))
+        return Folder(folder)
+    except OSError as error:
+        raise DataError(
+            "core.not_a_run", f"{folder} is not the folder of a run: {error.strerror or error}", _NO_RUN
+        ) from None
+
+
+def _copied(folder: Path) -> str:
+    """The command for a folder of another user. It copies links as links, so that none is followed."""
+    own = f"own-{folder.name}"
+    return f"{typed('cp', '-r', folder, own)}; {typed('sonde', 'data', 'recover', own)}"
+
+
+def _read_run(files: Folder) -> Run:
+    path, hint = files.path / RUN_FILE, _NO_RUN
+    try:
+        said = json.loads(files.read(RUN_FILE).decode("utf-8"))
     except OSError as error:
         raise DataError(
             "core.not_a_run",
-            f"{run_dir} is not the folder of a run: {path.name}: {error.strerror or error}",
+            f"{files.path} is not the folder of a run: {path.name}: {error.strerror or error}",
             hint,
         ) from None
     except (ValueError, RecursionError) as error:
@@ -226,7 +285,7 @@ def read_run(run_dir: str | PathLike[str]) -> Run:
     raise DataError("core.not_a_run", f"{path} lacks room, schema, attrs or plan", hint)
 
 
-def _write_run(folder: Path, run: Run) -> None:
+def _write_run(files: Folder, run: Run) -> None:
     said = {
         "room": run.room,
         "schema": run.schema,
@@ -235,15 +294,21 @@ def _write_run(folder: Path, run: Run) -> None:
         "env": run.env,
         "warnings": [warning.as_json() for warning in run.warnings],
     }
-    _write_json(folder / RUN_FILE, said, "choose another folder with --output")
+    _write_json(files, RUN_FILE, said, "choose another folder with --output")
 
 
-def _keep_room(folder: Path) -> None:
+def _part(name: str) -> str:
+    """The file that becomes `name`, and has room for it: it is looked for later, so its name is known."""
+    return f"{name}.part"
+
+
+def _keep_room(files: Folder) -> None:
     """Takes the blocks that the last run.json will need, as the file that becomes it."""
-    path = folder / RUN_FILE
+    path = files.path / RUN_FILE
     try:
-        with path.with_name(path.name + ".part").open("w+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size + _END_BYTES)
+        with os.fdopen(files.make(_part(RUN_FILE)), "wb") as file:
+            length = facts.st_size if (facts := files.facts(RUN_FILE)) else 0
+            os.posix_fallocate(file.fileno(), 0, length + _END_BYTES)
             os.fsync(file.fileno())
     except OSError as error:
         # A file system that cannot promise blocks: the end is then noted if there is room.
@@ -251,54 +316,76 @@ def _keep_room(folder: Path) -> None:
             raise cannot_write(path, error, "choose another folder with --output") from None
 
 
-def _write_json(path: Path, said: Any, hint: str) -> None:
+def _write_json(files: Folder, name: str, said: Any, hint: str) -> None:
     """Replaces a small file in one step: whoever reads it sees the old or the new one."""
-    text = json.dumps(said, indent=1, default=plain)
-    part = path.with_name(path.name + ".part")
+    text = json.dumps(said, indent=1, default=plain).encode()
+    part, descriptor = "", -1
     try:
         # Not emptied first: blocks that `_keep_room` took are written to, on a disk that has no others.
-        with open(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w", encoding="utf-8"
-        ) as file:
+        with contextlib.suppress(
+            FileNotFoundError, EnvironmentFailure
+        ):  # a link there, say: then by another name
+            part, descriptor = _part(name), files.change(_part(name))
+        if descriptor < 0:
+            part, descriptor = files.make_part(name)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             file.truncate()
+            file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
-        _sync_folder(path.parent)
+        files.replace(part, name)
+        files.sync()
     except OSError as error:
-        raise cannot_write(path, error, hint) from None
+        if is_part(part):
+            with contextlib.suppress(OSError):
+                files.remove(part)
+        raise cannot_write(files.path / name, error, hint) from None
 
 
 @dataclass
 class Hold:
-    """The right to work in a run's folder. `writable` is False where the folder can only be read."""
+    """The right to work in a run's folder. `writable` is False where the folder can only be read, as one of another
+    user's is. files: the folder itself, whatever becomes of its path."""
 
     folder: Path
     writable: bool
+    files: Folder
 
 
 @contextlib.contextmanager
 def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
     """Keeps others from sealing a run's folder while it is being filled or sealed.
 
-    The kernel frees the folder when the process that holds it dies. A folder that cannot be written needs no
-    hold and gets none; nor does one on a file system without locks.
+    The kernel frees the folder when the process that holds it dies. A folder that cannot be written, or is another
+    user's, needs no hold and gets none; nor does one on a file system without locks.
 
     Raises
     ------
-    EnvironmentFailure  core.busy: another process holds it. DataError  core.not_a_run.
+    EnvironmentFailure  core.busy: another process holds it; core.unsafe_folder: everybody may write in it;
+    core.unsafe_file: its lock or run.json is a link, say. DataError  core.not_a_run.
     """
     folder = Path(run_dir)
-    if not (folder / _SEALED_FILE).exists():
-        read_run(folder)  # before a lock file is left in somebody's folder
-    try:
-        lock = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        # ENOSPC: no room even for an empty file; what is to be read is there all the same.
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise cannot_write(folder, error, "check the folder's permissions") from None
-        yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT))
-        return
+    with _opened(folder) as files:
+        if files.facts(_SEALED_FILE) is None:
+            _read_run(files)  # before a lock file is left in somebody's folder
+        if not files.is_own:
+            yield Hold(folder, False, files)
+            return
+        files.refuse_unless_own("work in the folder of the run", "")
+        try:
+            lock = files.change_or_make(_LOCK_FILE, 0o644)
+        except OSError as error:
+            # ENOSPC: no room even for an empty file; what is to be read is there all the same.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+                raise cannot_write(folder, error, "check the folder's permissions") from None
+            yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT), files)
+            return
+        with _locked(folder, lock):
+            yield Hold(folder, True, files)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, lock: int) -> Iterator[None]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -317,7 +404,7 @@ def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
                 f"{folder} was saved and removed just now by another command",
                 "see beside it",
             )
-        yield Hold(folder, True)
+        yield
     finally:
         os.close(lock)
 
@@ -358,7 +445,8 @@ def seal(
 
     Raises
     ------
-    EnvironmentFailure  core.disk_full, core.cannot_write, core.busy; the folder is as it was.
+    EnvironmentFailure  core.disk_full, core.cannot_write, core.busy, core.unsafe_file, core.unsafe_folder; the folder
+    is as it was.
     DataError  core.not_a_run, core.wrong_schema, core.no_records (nothing was ever recorded).
     """
     folder = Path(run_dir)
@@ -371,7 +459,7 @@ def seal(
             # A full disk must not keep what can be kept elsewhere; seal knows what it was told anyway.
             with contextlib.suppress(EnvironmentFailure):
                 end_run(folder, *noted)
-        run = read_run(folder)
+        run = _read_run(hold_.files)
         run.attrs |= noted[0]
         run.warnings += [warning for warning in noted[1] if warning not in run.warnings]
         if run.schema != f"{schema.room}/{schema.version}":
@@ -386,12 +474,11 @@ def seal(
             run.warnings += said
         sealed, parts = [], []
         try:
-            files, unread = _block_files(folder)
+            files, unread = _block_files(hold_.files)
             names = list(schema.parts(run.plan))
             for number, (part, target) in enumerate(targets(folder, Path(out), names)):
                 report = _scaled(progress, number, len(names), len(files))
-                draft = _Draft(target, folder)
-                parts.append(draft)
+                parts.append(draft := _Draft(target, folder))
                 sealed.append(_seal_part(draft, run, schema, part, files, unread, report, analyse))
             for draft in parts:
                 draft.publish()
@@ -400,7 +487,7 @@ def seal(
                 draft.discard()
             raise
         if not keep:
-            _remove(folder, [file.path for file in sealed], hold_)
+            _remove(folder, sealed, hold_)
         return sealed
 
 
@@ -415,12 +502,14 @@ def _scaled(
     return lambda done: progress(part * files + done, parts * files) if progress else None
 
 
-def _block_files(folder: Path) -> tuple[list[BlockFile], list[Warning]]:
+def _block_files(run: Folder) -> tuple[list[BlockFile], list[Warning]]:
     """The folder's block files that can be read, and what is to say about the others."""
-    files, unread = [], []
-    for path in sorted(folder.glob("*.blk")):
+    files, unread, folder = [], [], run.path
+    for name in run.names():
+        if not name.endswith(".blk"):
+            continue
         try:
-            files.append(BlockFile(path))
+            files.append(BlockFile(folder / name, run))
         except DataError as error:
             unread.append(Warning("core.unreadable_block_file", error.what, error.hint))
     if not files:
@@ -574,10 +663,10 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     """
     folder = Path(run_dir)
     path = folder / _SEALED_FILE
-    if not path.exists():
+    if held.files.facts(_SEALED_FILE) is None:
         return None
     try:
-        names = [Path(name) for name in json.loads(path.read_text("utf-8"))["datasets"]]
+        names = [Path(name) for name in json.loads(held.files.read(_SEALED_FILE).decode("utf-8"))["datasets"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError("core.not_a_run", f"{path} is damaged: {error}", "") from None
     missing = [str(name) for name in names if not name.exists()]
@@ -593,27 +682,97 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     for name in names:
         with dataset.open(name) as tree:
             done.append(SealedFile(name, bool(tree.attrs["complete"]), dataset.warnings_of(tree)))
-    _remove(folder, names, held)
+    _remove(folder, done, held)
     return done
 
 
-def _remove(folder: Path, datasets: list[Path], hold_: Hold) -> None:
-    """Removes a sealed run's folder. One that cannot be removed stays, and says that it is done with."""
+def _remove(folder: Path, sealed: list[SealedFile], hold_: Hold) -> None:
+    """Removes a sealed run's folder. One that cannot be removed stays, and says that it is done with.
+
+    What Sonde did not make stays, and so does the folder then; the first dataset's warnings gain its names.
+    """
     if not hold_.writable:
         return
     try:
-        _write_json(folder / _SEALED_FILE, {"datasets": [str(path.resolve()) for path in datasets]}, "")
-        # The note goes last: while it is there, what is left of the folder is not taken for a run.
-        last = (_LOCK_FILE, _SEALED_FILE)
-        for entry in sorted(folder.iterdir(), key=lambda path: (path.name in last, path.name)):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+        said = {"datasets": [str(file.path.resolve()) for file in sealed]}
+        _write_json(hold_.files, _SEALED_FILE, said, "")
+        if left := _clear(hold_.files):
+            shown = ", ".join(left[:8]) + (f" and {len(left) - 8} more" if len(left) > 8 else "")
+            sealed[0].warnings.append(
+                Warning(
+                    FILES_LEFT,
+                    f"{folder} is saved, and still holds what Sonde did not make: {shown}",
+                    f"move it to where it belongs; then {typed('rm', '-r', folder)}",
+                )
+            )
+            return
         folder.rmdir()
         _sync_folder(folder.parent)
     except (OSError, EnvironmentFailure):
         return
+
+
+FILES_LEFT = "core.files_left"
+
+
+def forget(run_dir: Path) -> None:
+    """Removes the folder of a run that is not to be saved; it stays where it holds what Sonde did not make."""
+    with contextlib.suppress(OSError), Folder(run_dir) as files:
+        if files.is_own and not _clear(files):
+            run_dir.rmdir()
+
+
+def _clear(files: Folder) -> list[str]:
+    """Removes what Sonde makes in a run's folder; returns the names of what else is there."""
+    # The note goes last: while it is there, what is left of the folder is not taken for a run.
+    last = (_LOCK_FILE, _SEALED_FILE)
+    left = []
+    for name in sorted(files.names(), key=lambda name: (name in last, name)):
+        if (facts := files.facts(name)) is None or name.startswith(".nfs"):
+            continue  # NFS keeps a file under such a name that is removed while somebody has it open
+        if not stat.S_ISDIR(facts.st_mode):
+            if _FILES.fullmatch(name) or is_part(name):
+                files.remove(name)
+            else:
+                left.append(name)
+            continue
+        below = None
+        if name == "trace.run" or re.fullmatch(r"program-[0-9]{5}", name):
+            below = _below(files, name, _clear)
+        elif re.fullmatch(r"server-[0-9]+", name):
+            below = _below(files, name, _clear_server)
+        if below is None:
+            left.append(f"{name}/")
+        else:
+            left += below
+    return left
+
+
+def _clear_server(files: Folder) -> list[str]:
+    """The same in the folder of a store's server, and in those below it."""
+    left = []
+    for name in files.names():
+        if (facts := files.facts(name)) is None:
+            continue
+        is_folder = stat.S_ISDIR(facts.st_mode)
+        if is_folder and (_SERVER.fullmatch(name) or _POSIX.fullmatch(name)):
+            left += _below(files, name, _clear_server)
+        elif not is_folder and (_SERVER_PIECE if files.path.name.endswith("~") else _SERVER_FILES).fullmatch(
+            name
+        ):
+            files.remove(name)
+        else:
+            left.append(name)
+    return left
+
+
+def _below(files: Folder, name: str, clear: Callable[[Folder], list[str]]) -> list[str]:
+    """Removes a folder in a folder, if nothing is left in it; what is left."""
+    with files.folder(name) as folder:
+        left = [f"{name}/{one}" for one in clear(folder)] if folder.is_own else [f"{name}/"]
+    if not left:
+        files.remove_folder(name)
+    return left
 
 
 def write_dataset(
@@ -660,8 +819,8 @@ def add_variables(path: str | PathLike[str], groups: Mapping[str, xr.Dataset]) -
     """
     draft = _Draft(Path(path), None)
     try:
-        with draft.writing():
-            shutil.copyfile(draft.target, draft.part)
+        with draft.writing(), draft.target.open("rb") as source, draft.new.file() as copy:
+            shutil.copyfileobj(source, copy)
         with draft.opened("a") as file:
             for name, data in groups.items():
                 _fill_group(draft, file[name], data)
@@ -672,10 +831,11 @@ def add_variables(path: str | PathLike[str], groups: Mapping[str, xr.Dataset]) -
 
 
 class _Draft:
-    """A dataset in the making: a `.part` beside its place, errors told in words, published by renaming."""
+    """A dataset in the making: a new file beside its place, errors told in words, published by renaming."""
 
     def __init__(self, target: Path, folder: Path | None) -> None:
-        self.target, self.part = target, target.with_name(target.name + ".part")
+        self.target = target
+        self._new: NewFile | None = None
         self._hint = (
             f"save it elsewhere: {typed('sonde', 'data', 'recover', folder, '-o', 'ELSEWHERE')}"
             if folder
@@ -689,6 +849,19 @@ class _Draft:
             yield
         except (OSError, RuntimeError) as error:
             raise cannot_write(self.target, error, self._hint, probe=True) from error
+
+    @property
+    def new(self) -> NewFile:
+        """The file, made when it is first asked for. HDF5 locks it itself."""
+        if self._new is None:
+            with self.writing():
+                self._new = NewFile(self.target, locked=False)
+        return self._new
+
+    @property
+    def part(self) -> Path:
+        """The path by which it is opened."""
+        return self.new.path
 
     @contextlib.contextmanager
     def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
@@ -707,20 +880,12 @@ class _Draft:
 
     def publish(self) -> None:
         with self.writing():
-            descriptor = os.open(self.part, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self.part.replace(self.target)
+            self.new.publish(sync=True)
             _sync_folder(self.target.parent)
 
     def discard(self) -> None:
-        # HDF5 keeps a file open that it could not write out; emptied first, it frees the disk all the same.
-        with contextlib.suppress(OSError):
-            os.truncate(self.part, 0)
-        with contextlib.suppress(OSError):
-            self.part.unlink()
+        if self._new is not None:
+            self._new.discard()
 
 
 def cannot_write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -358,6 +359,8 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     Whole blocks are kept, a block that was cut off is lost, and the dataset says both. By default it becomes
     NAME.nc. The folder is removed once the dataset is on the disk. Exit code 4 when a cell has no data.
     """
+    from sonde.core.owned_files import owner_name
+    from sonde.core.seal import FILES_LEFT
     from sonde.data.recover import recover as save
     from sonde.data.words import count
 
@@ -386,8 +389,14 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
         "datasets": [{"dataset": str(file.path), "complete": file.complete} for file in files],
         "folder_removed": not run_dir.exists(),
     }
-    if run_dir.exists():
-        outcome.lines.append(f"{run_dir} could not be removed; it is of no further use.")
+    left = any(warning.code == FILES_LEFT for warning in outcome.warnings)
+    if run_dir.exists() and not left:
+        whose = run_dir.stat().st_uid
+        outcome.lines.append(
+            f"{run_dir} could not be removed; it is of no further use."
+            if whose == os.geteuid()
+            else f"{run_dir} belongs to {owner_name(whose)}, and was left as it is."
+        )
     return outcome
 
 

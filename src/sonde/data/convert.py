@@ -16,6 +16,7 @@ import numpy as np
 
 from sonde.core import dataset
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, nearest
+from sonde.core.owned_files import NewFile
 from sonde.data import rooms
 from sonde.data.tables import LongTable, tables
 
@@ -157,18 +158,13 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, tree: xr.DataTree, found: list[LongTable], to: str) -> int:
-    part = path.with_name(path.name + ".part")
-    try:
-        with _told(path):
-            if to == "parquet":
-                rows = _write_parquet(part, tree, found[0])
-            else:
-                with part.open("w", encoding="utf-8", newline="") as file:
-                    rows = _TEXT[to](file, tree, found)
-            part.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    with _told(path), NewFile(path) as new:
+        if to == "parquet":
+            rows = _write_parquet(new.path, tree, found[0])
+        else:
+            with io.TextIOWrapper(new.file(), encoding="utf-8", newline="") as file:
+                rows = _TEXT[to](file, tree, found)
+        new.publish()
     return rows
 
 

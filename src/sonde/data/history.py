@@ -7,7 +7,9 @@ import functools
 import hashlib
 import json
 import math
+import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 
 from sonde.core import dataset, hostlist
 from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
+from sonde.core.owned_files import Folder
 from sonde.data.diff import OF_THE_RUN, judged
 from sonde.data.words import quantity, share
 
@@ -366,7 +369,9 @@ def _scalar(name: str, value: float, variable: xr.DataArray) -> Scalar:
 def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
     """All runs of the folder. What the index knows already is not opened again."""
     path = folder / INDEX
-    ways: list[Callable[[Path], sqlite3.Connection]] = [_kept, _copied, _empty]
+    ways: list[Callable[[Path], sqlite3.Connection]] = (
+        [_kept, _copied, _empty] if _may_keep(folder) else [_empty]
+    )
     while True:
         connect = ways.pop(0)
         try:
@@ -382,6 +387,21 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
             if connect is _kept and not _removed(path):
                 continue
             ways = [_kept, _empty] if connect is _kept else [_empty]
+
+
+def _may_keep(folder: Path) -> bool:
+    """Whether the index may be opened in the folder. SQLite follows links: it would write to the file they lead to.
+
+    A group may share a folder and its index. Root keeps no index in a folder of another user, who could put a link
+    there at any moment.
+    """
+    try:
+        with Folder(folder) as held:
+            facts = [held.facts(f"{INDEX}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
+            plain = all(one is None or (stat.S_ISREG(one.st_mode) and one.st_nlink == 1) for one in facts)
+            return plain and (held.is_own or os.geteuid() != 0)
+    except OSError:
+        return False
 
 
 def _removed(path: Path) -> bool:

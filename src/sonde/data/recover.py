@@ -9,6 +9,7 @@ from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
 from sonde.core.interrupt import put_off
 from sonde.core.launch import remains
+from sonde.core.owned_files import Folder
 from sonde.data import rooms
 
 
@@ -23,13 +24,16 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
     UsageError  data.would_replace: another run's dataset is there.
     DataError, EnvironmentFailure  as `seal.seal`; the folder is then as it was. core.busy, too, while a rank
     still writes.
+
+    A folder of another user is only read: it stays as it is.
     """
     with seal.hold(run_dir) as held:
         if (done := seal.finish(run_dir, held)) is not None:
             return done
         target = default_target(run_dir) if out is None else out
-        _refuse_while_written(run_dir)
-        remains.clear(run_dir)
+        _refuse_while_written(held.files)
+        if held.writable:
+            remains.clear(run_dir)
         run = seal.read_run(run_dir)
         schema = rooms.schema(run.room)
         for part, path in seal.targets(run_dir, target, schema.parts(run.plan)):
@@ -49,16 +53,18 @@ def default_target(run_dir: Path) -> Path:
     return folder.with_suffix(".nc") if folder.suffix == ".run" else folder.with_name(f"{folder.name}.nc")
 
 
-def _refuse_while_written(run_dir: Path) -> None:
+def _refuse_while_written(run: Folder) -> None:
     """Raises core.busy where a rank has its block file open: its parent may be dead, and it not yet."""
-    for path in sorted(run_dir.glob("*.blk")):
+    for name in run.names():
+        if not name.endswith(".blk"):
+            continue
         try:
-            with path.open("rb") as file:
+            with run.reading(name) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EnvironmentFailure(
                 "core.busy",
-                f"{path} is still being written: a rank of the run goes on",
+                f"{run.path / name} is still being written: a rank of the run goes on",
                 "wait until it has noticed that its parent is gone, then try again",
             ) from None
         except OSError:  # no locks here, or only for writers

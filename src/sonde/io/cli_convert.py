@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.options import FILE, common
 from sonde.core.outcome import Outcome
+from sonde.core.owned_files import NewFile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,17 +79,15 @@ def _by_name(output: Path | None) -> str:
 
 def _written(text: Iterator[bytes], output: Path) -> None:
     """Whole or not at all."""
-    part = output.with_name(output.name + ".part")
     try:
-        try:
-            with cast(
-                IO[bytes], gzip.open(part, "wb", 6) if output.suffix == ".gz" else part.open("wb")
-            ) as stream:
-                for piece in text:
-                    stream.write(piece)
-            part.replace(output)
-        finally:
-            part.unlink(missing_ok=True)
+        with NewFile(output) as new:
+            with new.file() as file:
+                name = output.name.removesuffix(".gz")  # which gzip keeps
+                stream = gzip.GzipFile(name, "wb", 6, file) if output.suffix == ".gz" else None
+                with stream or nullcontext():
+                    for piece in text:
+                        (stream or file).write(piece)
+            new.publish()
     except OSError as error:
         from sonde.core.seal import cannot_write
 
@@ -117,16 +117,13 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
         for name, unit in export.COLUMNS.items()
     ]
     schema = pa.schema(fields)
-    part = output.with_name(output.name + ".part")
     try:
-        try:
-            with pq.ParquetWriter(part, schema) as writer:
+        with NewFile(output) as new:
+            with pq.ParquetWriter(new.path, schema) as writer:
                 for columns in export.rows(raw):
                     arrays = [pa.array(columns[field.name].tolist(), field.type) for field in schema]
                     writer.write_table(pa.table(arrays, schema=schema))
-            part.replace(output)
-        finally:
-            part.unlink(missing_ok=True)
+            new.publish()
     except OSError as error:
         from sonde.core.seal import cannot_write
 

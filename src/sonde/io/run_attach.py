@@ -56,7 +56,7 @@ def process(number: int) -> Process:
             "name a process with a program",
         )
     try:
-        program = os.readlink(folder / "exe").removesuffix(" (deleted)")
+        program = _shown(os.readlink(folder / "exe")).removesuffix(" (deleted)")
     except OSError:
         program = name
     return Process(number, program, files, tuple(_open_files(folder)))
@@ -86,7 +86,7 @@ def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
             with suppress(OSError):
                 name = os.readlink(entry)
                 if name.startswith("/"):
-                    yield int(entry.name), name
+                    yield int(entry.name), _shown(name)
 
 
 @contextmanager
@@ -133,6 +133,11 @@ def _refused(path: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def _shown(name: str) -> str:
+    """A path as text: anybody may call a file what is none, and a dataset holds nothing else."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _text(path: Path) -> str:

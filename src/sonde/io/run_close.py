@@ -13,13 +13,16 @@ import os
 import socket
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sonde.core.blocks import BLOCK_MAGIC
-from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.blocks import BLOCK_MAGIC, FILE_MAGIC
+from sonde.core.errors import EnvironmentFailure, Warning, typed
+from sonde.core.lines import decoded
+from sonde.core.owned_files import Folder
 from sonde.core.seal import cannot_write
 from sonde.core.units import format_size
 from sonde.io import run_gluster, servers
@@ -57,9 +60,15 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     Raises
     ------
     EnvironmentFailure  io.still_running: a traced process still writes, and the command may not be over;
-    core.disk_full, core.cannot_write.
+    core.disk_full, core.cannot_write; core.unsafe_folder: there is something to be closed, and the folder is another
+    user's; core.unsafe_file: a file is a link, or not the folder owner's own.
     """
-    warnings: list[Warning] = []
+    with Folder(folder) as run:
+        return _close(run, ended)
+
+
+def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+    folder, warnings = run.path, list[Warning]()
     if living := _living(folder):
         named = ", ".join(living[:5]) + (", …" if len(living) > 5 else "")
         what = f"{'processes' if len(living) > 1 else 'process'} {named}"
@@ -77,27 +86,40 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
                 "trace a command that waits for what it starts",
             )
         )
-    for tail in sorted(folder.glob("*.tail")):
+    tails = _named(run, ".tail")
+    if tails:
+        own = f"own-{folder.name}"
+        hint = f"{typed('cp', '-r', folder, own)}; {typed('sonde', 'data', 'recover', own)}"
+        run.refuse_unless_own("finish what was traced", hint)
+    for tail in tails:
         try:
-            _finish(tail)
+            _finish(run, tail)
         except OSError as error:
             hint = f"recover it elsewhere: copy {folder} to where there is room"
-            raise cannot_write(tail.with_suffix(".blk"), error, hint) from None
+            raise cannot_write(folder / _block_file(tail), error, hint) from None
     tables: list[list[tuple[int, int, str, str]]] = []
     table_of: dict[str, int] = {}
-    for path in sorted(folder.glob("*.functions")):
-        table = _functions(path)
+    for name in _named(run, ".functions"):
+        table = _rows(run.read_text(name))
         if table not in tables:
             tables.append(table)
-        table_of[path.name.removesuffix(".functions")] = tables.index(table)
-    warnings += not_traced(folder)
-    counted, said = _servers(folder, ended)
+        table_of[name.removesuffix(".functions")] = tables.index(table)
+    warnings += _not_traced(run)
+    counted, said = _servers(run, ended)
     return {"tables": tables, "table_of": table_of} | counted, warnings + said
 
 
-def _servers(folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+def _named(run: Folder, suffix: str) -> list[str]:
+    return [name for name in run.names() if name.endswith(suffix)]
+
+
+def _block_file(tail: str) -> str:
+    return f"{tail.removesuffix('.tail')}.blk"
+
+
+def _servers(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
     try:
-        told = json.loads((folder / servers.FILE).read_text())
+        told = json.loads(run.read(servers.FILE))
     except (OSError, ValueError):  # nobody asked
         return {}, []
     if told["servers"]:
@@ -105,11 +127,11 @@ def _servers(folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
     return {}, [] if ended else [run_gluster.killed(told)]
 
 
-def _finish(tail: Path) -> None:
+def _finish(run: Folder, tail: str) -> None:
     """One thread's block file: cut behind its last whole block, checksums set, what was mapped appended."""
-    path = tail.with_suffix(".blk")
-    kept = tail.read_bytes()
-    if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or not path.exists():
+    path = _block_file(tail)
+    kept = run.read(tail)
+    if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or run.facts(path) is None:
         return  # its thread was about to begin: it has recorded nothing
     (_, _, _, _, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
         _TAIL.unpack_from(kept)
@@ -136,7 +158,11 @@ def _finish(tail: Path) -> None:
     clock["begin"], clock["end"], clock["size"], clock["function"] = last_ticks, last_ns, 0, CLOCK
     # Inner calls are recorded before those around them, as they end first.
     last = np.concatenate([*records, under_way[::-1], clock])
-    with path.open("r+b", buffering=0) as file:
+    with os.fdopen(run.change(path), "r+b", buffering=0) as file:
+        if os.pread(file.fileno(), len(FILE_MAGIC), 0) != FILE_MAGIC:
+            return  # not a block file: leave it as it is; reading it reports that
+        # A host that went down may have lost the end of the file; do not leave a gap there.
+        appended = min(appended, os.fstat(file.fileno()).st_size)
         file.truncate(appended)
         _set_checksums(file.fileno(), appended)
         crc = zlib.crc32(
@@ -148,13 +174,15 @@ def _finish(tail: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            tail.unlink()  # there is no other room: a kill in this moment would cost what it holds
+            run.remove(tail)  # there is no other room: a kill in this moment would cost what it holds
             try:
                 _append(file.fileno(), appended, block)
             except OSError:
-                tail.write_bytes(kept)
+                with os.fdopen(run.make(tail, 0o600), "wb") as back:
+                    back.write(kept)
                 raise
-    tail.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        run.remove(tail)
 
 
 def _append(descriptor: int, at: int, block: bytes) -> None:
@@ -209,30 +237,42 @@ def _set_checksums(descriptor: int, end: int) -> None:
         at += length
 
 
-def _functions(path: Path) -> list[tuple[int, int, str, str]]:
+def functions(folder: Path, name: str = "") -> list[tuple[int, int, str, str]]:
+    """(number, rule, symbol, library) of all functions that were found in processes, or of one's table."""
+    with Folder(folder) as run:
+        names = [name] if name else _named(run, ".functions")
+        return [row for one in names if run.facts(one) for row in _rows(run.read_text(one))]
+
+
+def _rows(text: str) -> list[tuple[int, int, str, str]]:
     table = []
-    for line in path.read_text("utf-8", "replace").splitlines():
+    for line in text.splitlines():
         match line.split("\t"):
             case [number, rule, symbol, library] if number.isdigit() and rule.isdigit():
+                path = decoded(library)
                 # A program and its modules may find one library in several ways: $ORIGIN/../lib.
-                file = os.path.normpath(library) if "/../" in library else library
-                table.append((int(number), int(rule), symbol, file))
+                file = os.path.normpath(path) if "/../" in path else path
+                table.append((int(number), int(rule), decoded(symbol), file))
     return table
 
 
 def not_traced(folder: Path) -> list[Warning]:
     """What the tracer itself left out, and why."""
-    return _refused(folder) + [
-        warning for path in sorted(folder.glob("*.shared")) for warning in _account(path)
-    ]
+    with Folder(folder) as run:
+        return _not_traced(run)
 
 
-def _refused(folder: Path) -> list[Warning]:
+def _not_traced(run: Folder) -> list[Warning]:
+    accounts = [warning for name in _named(run, ".shared") for warning in _account(name, run.read(name))]
+    return _refused(run) + accounts
+
+
+def _refused(run: Folder) -> list[Warning]:
     """Programs that the tracer let run untraced, and why, said once a reason."""
     reasons: dict[str, list[str]] = {}
-    for path in sorted(folder.glob("*.refused")):
-        for line in path.read_text("utf-8", "replace").splitlines():
-            reasons.setdefault(line, []).append(path.name.removesuffix(".refused"))
+    for name in _named(run, ".refused"):
+        for line in run.read_text(name).splitlines():
+            reasons.setdefault(line, []).append(name.removesuffix(".refused"))
     return [
         Warning(
             "io.not_traced",
@@ -244,13 +284,13 @@ def _refused(folder: Path) -> list[Warning]:
     ]
 
 
-def _account(path: Path) -> list[Warning]:
+def _account(name: str, text: bytes) -> list[Warning]:
     """What a node's processes could not keep."""
-    kept = path.read_bytes()[: _SHARED.size]
+    kept = text[: _SHARED.size]
     if len(kept) < _SHARED.size or not kept.startswith(b"SONDESHR"):
         return []
     _, _, refused, dropped = _SHARED.unpack(kept)
-    host, found = path.name.removesuffix(".shared"), []
+    host, found = name.removesuffix(".shared"), []
     if dropped:
         found.append(
             Warning(

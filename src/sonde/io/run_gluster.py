@@ -21,6 +21,7 @@ from typing import Any
 
 from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, typed
+from sonde.core.owned_files import Folder
 from sonde.io import gluster
 from sonde.io.gluster import Counted, Volume
 from sonde.io.servers import FILE
@@ -137,10 +138,9 @@ def _take(
 
 
 def _keep(folder: Path, state: Mapping[str, Any]) -> None:
-    part = folder / f".{FILE}.part"
     try:
-        part.write_text(json.dumps(state))
-        part.replace(folder / FILE)
+        with Folder(folder) as run:
+            run.write(FILE, json.dumps(state).encode())
     except OSError as error:
         raise EnvironmentFailure(
             "core.cannot_write", f"cannot write {folder / FILE}: {error.strerror}", "choose another --output"

@@ -7,6 +7,7 @@ both have as many writers as the study has ranks, each with a file of its own.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import json
 import mmap
 import os
@@ -18,11 +19,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import EnvironmentFailure, SondeError, reason_not_written
+from sonde.core.owned_files import Folder
 
 if TYPE_CHECKING:
     from sonde.cluster import Cluster
@@ -76,11 +79,15 @@ def prefix(what: str) -> str:
 
 
 def sweep(place: Path) -> None:
-    """Removes folders that studies of this host left in a place when they were killed."""
-    for folder in place.glob(f".sonde-*-{socket.gethostname()}-*-*"):
-        pid = folder.name.split("-")[-2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    """Removes folders that studies of this host left in a place when they were killed; the caller's own alone."""
+    with suppress(OSError), Folder(place) as there:
+        for name in fnmatch.filter(there.names(), f".sonde-*-{socket.gethostname()}-*-*"):
+            pid = name.split("-")[-2]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                with suppress(OSError), there.folder(name) as folder:
+                    if folder.is_private:  # tempfile makes them 0700
+                        folder.remove_all()
+                        there.remove_folder(name)
 
 
 def disk(place: Path, writers: int) -> list[Limit]:

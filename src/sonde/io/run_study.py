@@ -540,7 +540,7 @@ def measure(request: Request, progress: Progress) -> session.Measured:
         plan=plan.as_json(),
         env=mpi_environment(os.environ),
     )
-    with session.unless_interrupted(run_dir, "io", begin, forget=_forget), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "io", begin), seal.hold(run_dir) as held:
         for place in dict.fromkeys(cell.place for cell in plan.cells):
             run_limits.sweep(Path(place))
         study = _Study(request, run_dir, progress)
@@ -551,7 +551,7 @@ def measure(request: Request, progress: Progress) -> session.Measured:
         except SondeError as failed:
             stop_reason, broken = "failed", failed
         if not study.good:
-            _forget(run_dir)
+            session.forget(run_dir)
             if broken is not None:
                 raise broken
             if study.interrupted:
@@ -577,13 +577,3 @@ def _nothing(study: _Study) -> EnvironmentFailure:
         f"no run of the study succeeded: {said}",
         "try its command alone: --dry-run shows it",
     )
-
-
-def _forget(run_dir: Path) -> None:
-    """Removes the folder of a study that measured nothing."""
-    for name in ("results.json", "out", "err", "hints", "trace.nc"):
-        (run_dir / name).unlink(missing_ok=True)
-    for part in run_dir.glob("*.part"):
-        part.unlink()
-    shutil.rmtree(run_dir / "trace.run", ignore_errors=True)
-    session.forget(run_dir)

@@ -24,7 +24,7 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks, mpi_environment
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch, servers
+from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -310,11 +310,11 @@ def trace(
         plan=plan,
         env=mpi_environment(os.environ),
     )
-    with session.unless_interrupted(run_dir, "io", begin, forget=_forget), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "io", begin), seal.hold(run_dir) as held:
         try:
             (run_dir / TABLE).write_bytes(compiled(request.layers, request.most_bytes))
         except OSError as error:
-            _forget(run_dir)
+            session.forget(run_dir)
             raise EnvironmentFailure(
                 "core.cannot_write",
                 f"cannot write into {run_dir}: {reason_not_written(error)}",
@@ -345,7 +345,7 @@ def trace(
                     stop_reason = _wait(watching.processes, request.seconds, told)
                 length_s = time.monotonic() - began
         except (UsageError, EnvironmentFailure):  # it was never started
-            _forget(run_dir)
+            session.forget(run_dir)
             raise
         clocks.append(_clock(host))
         # A launcher that was told to end says so by a status of its own.
@@ -361,7 +361,7 @@ def trace(
         ]
         if not any(run_dir.glob("*.blk")):
             refused = run_close.not_traced(run_dir)
-            _forget(run_dir)
+            session.forget(run_dir)
             if asked and status:  # it came before the program did anything
                 raise session.interrupted("io")
             why = _nothing(request, status, refused)
@@ -578,21 +578,8 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
         return []
     from sonde.io import run_exports
 
-    seen = {
-        Path(line.rstrip("\n").split("\t")[3])
-        for table in run_dir.glob("*.functions")
-        for line in table.read_text("utf-8", "replace").splitlines()
-        if line.count("\t") == 3
-    }
-    probed = (
-        {
-            line.split("\t")[2]
-            for line in (run_dir / "watch.functions").read_text("utf-8", "replace").splitlines()
-            if line.count("\t") == 3
-        }
-        if (run_dir / "watch.functions").exists()
-        else set()
-    )
+    seen = {Path(library) for _, _, _, library in run_close.functions(run_dir)}
+    probed = {symbol for _, _, symbol, _ in run_close.functions(run_dir, "watch.functions")}
     lost = run_exports.nowhere(run_exports.found_in(own, sorted(path for path in seen if path.exists())))
     unseen = [
         Warning(
@@ -619,14 +606,9 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
 def _found(request: Request, run_dir: Path, layer: Layer) -> bool:
     """Whether any traced program has a function of a layer."""
     rules = {
-        str(k) for k, (number, *_) in enumerate(rule_names(request.layers)) if request.layers[number] is layer
+        k for k, (number, *_) in enumerate(rule_names(request.layers)) if request.layers[number] is layer
     }
-    return any(
-        line.split("\t")[1] in rules
-        for table in run_dir.glob("*.functions")
-        for line in table.read_text("utf-8", "replace").splitlines()
-        if line.count("\t") == 3
-    )
+    return any(rule in rules for _, rule, _, _ in run_close.functions(run_dir))
 
 
 def _nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
@@ -673,11 +655,3 @@ def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> E
         f"{nothing}: no traced process called a function of {layers}",
         f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} tells what can be seen of it",
     )
-
-
-def _forget(run_dir: Path) -> None:
-    """Removes the folder of a run that traced nothing; a file that is not the tracer's stays, and so it does."""
-    for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused", "watch.spec", servers.FILE):
-        for path in run_dir.glob(pattern):
-            path.unlink(missing_ok=True)
-    session.forget(run_dir)

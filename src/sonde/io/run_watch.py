@@ -18,6 +18,7 @@ from typing import Any
 
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.lines import encoded
 from sonde.io import run_probe
 from sonde.io.layers import Layer, Value
 from sonde.io.run_attach import Process
@@ -79,7 +80,7 @@ def watching(
             threads = _follow(instance, processes, threads)
         path = folder / "watch.spec"
         spec = _spec(layers, instance, folder, host, most_bytes, skipped, placed)
-        spec += [f"attached {one.number} {one.program}" for one in processes]
+        spec += [f"attached {one.number} {encoded(one.program)}" for one in processes]
         spec += [f"thread {thread} {process}" for thread, process in threads.items()]
         path.write_text("\n".join(spec) + "\n")
         child = subprocess.Popen(
@@ -189,14 +190,17 @@ def _spec(
     skipped: Sequence[str],
     placed: Probes,
 ) -> list[str]:
-    """What sonde-io-watch reads (native/io/watch/spec.hpp); writes the table of functions beside it."""
+    """What sonde-io-watch reads (native/io/watch/spec.hpp); writes the table of functions beside it.
+
+    A program or library may have any name: what others called it goes through `encoded`.
+    """
     task, exec_ = (_number(instance, event) for event in TASKS)
     lines = [
-        f"tracing {instance}",
-        f"folder {folder.resolve()}",
-        f"host {host}",
+        f"tracing {encoded(instance)}",
+        f"folder {encoded(folder.resolve())}",
+        f"host {encoded(host)}",
         f"most {most_bytes}",
-        *(f"skip {name}" for name in skipped),
+        *(f"skip {encoded(name)}" for name in skipped),
         f"task {task} {_place(instance, TASKS[0], 'pid')} {_place(instance, TASKS[0], 'clone_flags')}",
         f"exec {exec_} {_place(instance, TASKS[1], 'filename')}",
     ]
@@ -213,7 +217,7 @@ def _spec(
         probe = definition.probe
         entry, exit_ = placed.entry_event(definition), placed.exit_event(definition)
         lines.append(definition.line(number, fields[entry], fields.get(exit_, {})))
-        table.append(f"{number}\t{probe.rule}\t{probe.symbol}\t{probe.file.path}\n")
+        table.append(f"{number}\t{probe.rule}\t{encoded(probe.symbol)}\t{encoded(probe.file.path)}\n")
     if asked(layers):
         calls = known_calls()
         enter, leave = (_number(instance, event) for event in CALLS)

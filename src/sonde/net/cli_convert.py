@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
+from sonde.core.owned_files import NewFile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -379,38 +380,37 @@ def _check_target(target: Path, sources: Sequence[Path]) -> None:
 
 
 class _Drafts:
-    """Files of clustbench in the making, each beside its place as `.part`."""
+    """Files of clustbench in the making, each beside its place."""
 
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
         self._open: list[BinaryIO] = []
-        self._made: list[tuple[Path, Path]] = []
+        self._made: list[NewFile] = []
 
     def create(self, target: Path) -> BinaryIO:
         """An empty file that `publish` gives its name."""
         _check_target(target, self._sources)
-        part = target.with_name(target.name + ".part")
         with _writing(target):
-            self._open.append(part.open("wb"))
-        self._made.append((part, target))
+            self._made.append(NewFile(target))
+            self._open.append(cast(BinaryIO, self._made[-1].file()))
         return self._open[-1]
 
     def publish(self) -> None:
-        for stream, (part, target) in zip(self._open, self._made):
-            with _writing(target):
+        for stream, new in zip(self._open, self._made):
+            with _writing(new.target):
                 stream.close()
-                part.replace(target)
+                new.publish()
 
     def discard(self) -> None:
-        for stream, (part, _) in zip(self._open, self._made):
+        for stream in self._open:
             with suppress(OSError):
                 stream.close()
-            with suppress(OSError):
-                part.unlink()
+        for new in self._made:
+            new.discard()
 
     def failed(self, error: OSError | RuntimeError) -> SondeError:
         """What an error amid reading and writing was: netCDF-C's own have no errno, or one below 0."""
-        target = self._made[-1][1] if self._made else Path()
+        target = self._made[-1].target if self._made else Path()
         if isinstance(error, OSError) and (error.errno or 0) > 0:
             return _unwritable(target, error)
         from sonde.core import dataset

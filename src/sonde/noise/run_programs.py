@@ -147,12 +147,12 @@ def measure(
         warnings=request.warnings,
     )
     team = _Team(progress, request.programs[0].label)
-    with session.unless_interrupted(run_dir, "noise", begin, forget=_forget), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "noise", begin), seal.hold(run_dir) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
         known = dict(after(team.said)) if after else {}
         if session.nothing_in(run_dir):
-            _forget(run_dir)
+            session.forget(run_dir)
             if error is not None:
                 raise without_log(error)
             raise (session.interrupted("noise") if team.interrupted else _nothing(team.warnings))
@@ -230,7 +230,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
         folder = run_dir
         if len(request.programs) > 1:  # each needs a log of its own
             folder = run_dir / f"program-{number:05d}"
-            folder.mkdir()
+            folder.mkdir(mode=0o700)
         take = _taker(team, one.label)
         processes.append(ProbeProcess(commands[number], folder, take, room="noise", poll_s=POLL_S))
 
@@ -272,12 +272,6 @@ def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
         "the time was over before anything was recorded; no file is left",
         "give it more time, two periods of a source at least",
     )
-
-
-def _forget(run_dir: Path) -> None:
-    """Removes the folder of a run that recorded nothing; what its log said has been told."""
-    for folder in (*run_dir.glob("program-*"), run_dir):
-        session.forget(folder)
 
 
 def left_of(budget_s: float, began: float, reserve_s: float = 1.0) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.owned_files import NewFile, write_whole
 from sonde.report import render_html
 from sonde.report.page import Report
 
@@ -30,10 +31,8 @@ def check(output: Path, datasets: Iterable[Path] = ()) -> None:
             f"--output '{output}' is a folder; a report is one file",
             f"--output {output / 'report.html'}",
         )
-    part = _part(output)
     try:
-        part.touch()
-        part.unlink()
+        NewFile(output).discard()
     except OSError as error:
         raise _cannot_write(output, error) from error
 
@@ -47,17 +46,10 @@ def write(report: Report, output: Path) -> None:
     DataError  report.figure_data: a figure's data is not what its kind needs.
     """
     text = render_html.render(report)
-    part = _part(output)
     try:
-        part.write_text(text, encoding="utf-8", errors="replace")
-        part.replace(output)
+        write_whole(output, text.encode("utf-8", "replace"))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise _cannot_write(output, error) from error
-
-
-def _part(output: Path) -> Path:
-    return output.with_name(output.name + ".part")
 
 
 def _cannot_write(output: Path, error: OSError) -> EnvironmentFailure:

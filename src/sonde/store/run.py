@@ -19,6 +19,7 @@ from typing import IO, Any
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
 from sonde.core.interrupt import signals
+from sonde.core.owned_files import write_whole
 from sonde.store.errors import Exists, made
 
 PROGRAM = "sonde-stored"
@@ -349,10 +350,9 @@ def _died(status: int, log: Sequence[str]) -> SondeError:
 
 def write_ready(path: Path, event: Mapping[str, Any]) -> None:
     """Tells scripts in a file where the server listens, whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
+    text = json.dumps(dict(event) | {"event": "ready"}) + "\n"
     try:
-        part.write_text(json.dumps(dict(event) | {"event": "ready"}) + "\n")
-        os.replace(part, path)
+        write_whole(path, text.encode())
     except OSError as error:
         raise EnvironmentFailure(
             "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "choose another place"

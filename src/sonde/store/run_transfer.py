@@ -19,6 +19,7 @@ import numpy as np
 import sonde._store as _store
 from sonde.core.errors import EnvironmentFailure, Interrupted, UsageError, reason_not_written, typed
 from sonde.core.interrupt import signals
+from sonde.core.owned_files import NewFile
 from sonde.store import errors
 from sonde.store.address import Address
 
@@ -68,14 +69,14 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
     ------
     EnvironmentFailure  core.cannot_write.
     """
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    plain = True
+    new: NewFile | None = None
     try:
-        plain = not file.exists() or stats.S_ISREG(file.stat().st_mode)
-        with _without(part), (part if plain else file).open("wb") as stream:
+        if not file.exists() or stats.S_ISREG(file.stat().st_mode):
+            new = NewFile(file)
+        with _without(new), new.file() if new else file.open("wb") as stream:
             yield stream.write
-        if plain:
-            os.replace(part, file)
+        if new:
+            new.publish()
     except OSError as error:
         if isinstance(error, errors.StoreError):
             raise
@@ -83,16 +84,17 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
             "core.cannot_write", f"cannot write {file}: {reason_not_written(error)}", "choose another place"
         ) from None
     finally:
-        if plain:
-            part.unlink(missing_ok=True)
+        if new:
+            new.discard()
 
 
 @contextmanager
-def _without(part: Path) -> Iterator[None]:
+def _without(new: NewFile | None) -> Iterator[None]:
     """Removes a file when SIGTERM or SIGHUP ends this process. (Ctrl-C is an exception as any other.)"""
 
     def end(number: int, _: object) -> None:
-        part.unlink(missing_ok=True)
+        if new:
+            new.discard()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

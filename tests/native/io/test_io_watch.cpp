@@ -259,9 +259,10 @@ TEST_CASE("io: entries and exits become calls") {
 
 TEST_CASE("io: the specification of what is watched") {
   auto spec = parse_spec(
-      "tracing /sys/kernel/tracing/instances/a b\nfolder /tmp/x\nhost n1\nmost 1000\nskip sh\nskip my prog\ncalls 21 "
+      "tracing /sys/kernel/tracing/instances/a%20b\nfolder /tmp/x\nhost n1\nmost 1000\nskip sh\nskip my%20prog\ncalls "
+      "21 "
       "22\n"
-      "attached 70 /usr/bin/a server\nthread 71 70\ncall 3 17 r @40 @16:i32\n"
+      "attached 70 /usr/bin/a%20server\nthread 71 70\ncall 3 17 r @40 @16:i32\n"
       "entry 100 24\nentry 102 28\nexit 101 40\n"
       "probe 4 all both 16 32 @24:i32 null @28*@36 - r @44\nprobe 5 attached entry 16 0 - never @24:u32 - - -\n");
   REQUIRE(spec);
@@ -281,15 +282,39 @@ TEST_CASE("io: the specification of what is watched") {
   CHECK((spec->entries == std::map<std::uint32_t, std::uint32_t>{{100, 24}, {102, 28}} && spec->exits.at(101) == 40));
   const Watched& entry = spec->probes.at(5);
   CHECK((entry.attached_only && entry.entry_only && entry.size.part.width == Width::u32));
-  for (const char* bad :
-       {"call 3 17 r", "call x 17 r - -", "call 3 17 @x - -", "call 3 17 @99999 - -", "nonsense 1", "calls 1",
-        "probe 1 2 r - -", "attached 5", "thread 5", "probe 4 some both 16 32 @24 null - - - -",
-        "probe 4 all both 16 32 r null - - - -", "probe 4 all both 16 32 @24 odd - - - -",
-        "probe 4 all both 16 32 @24 null - - -", "probe 4 all both 16 32 @24:i16 null - - - -",
-        "probe 4 all 1 16 32 @24 null - - - -", "entry 7", "exit x 8", "call 3 17 @8*- - -"}) {
+  for (const char* bad : {"call 3 17 r",
+                          "call x 17 r - -",
+                          "call 3 17 @x - -",
+                          "call 3 17 @99999 - -",
+                          "nonsense 1",
+                          "calls 1",
+                          "probe 1 2 r - -",
+                          "attached 5",
+                          "attached 5 a b",
+                          "attached 5 a%0",
+                          "attached 5 a%00b",
+                          "folder d",
+                          "thread 5",
+                          "probe 4 some both 16 32 @24 null - - - -",
+                          "probe 4 all both 16 32 r null - - - -",
+                          "probe 4 all both 16 32 @24 odd - - - -",
+                          "probe 4 all both 16 32 @24 null - - -",
+                          "probe 4 all both 16 32 @24:i16 null - - - -",
+                          "probe 4 all 1 16 32 @24 null - - - -",
+                          "entry 7",
+                          "exit x 8",
+                          "call 3 17 @8*- - -"}) {
     const auto refused = parse_spec("tracing a\nfolder b\nhost c\n" + std::string(bad) + "\n");
     REQUIRE(!refused);
     CHECK(refused.error().what.find(bad) != std::string::npos);
   }
   CHECK(!parse_spec("tracing a\nfolder b\n"));
+}
+
+TEST_CASE("io: a program's name cannot say what is to be watched") {
+  auto spec = parse_spec("tracing a\nfolder b\nhost c\nattached 5 /bin/a%0Afolder%20/etc\n");
+  REQUIRE(spec);
+  CHECK(spec->attached.at(5) == "/bin/a\nfolder /etc");
+  CHECK(spec->folder == "b");
+  CHECK(!parse_spec("tracing a\nfolder b\nhost c\nattached 5 /bin/a\nfolder /etc\n"));  // as it was written once
 }

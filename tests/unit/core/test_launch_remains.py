@@ -37,9 +37,14 @@ def noted(run_dir: Path, began: float, **environment: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def note(run_dir: Path, lines: str) -> str:
+    """The text of a note of a run's folder."""
+    return f"{run_dir.stat().st_ino}\n{lines}"
+
+
 def test_mapped_segments_are_noted_and_removed_once_nobody_has_them(tmp_path, segment):
     with mapped(segment):
-        assert noted(tmp_path, time.time()) == f"{segment.stat().st_ino} {segment}\n"
+        assert noted(tmp_path, time.time()) == note(tmp_path, f"{segment.stat().st_ino} {segment}\n")
     assert remains.clear(tmp_path) == [segment]
     assert not segment.exists()
     assert list(tmp_path.iterdir()) == []
@@ -64,7 +69,7 @@ def test_an_unlinked_segment_leaves_nothing_to_note(tmp_path, segment):
 
 
 def test_another_file_under_a_noted_name_stays(tmp_path, segment):
-    remains.note_path(tmp_path).write_text(f"{segment.stat().st_ino + 1} {segment}\n")
+    remains.note_path(tmp_path).write_text(note(tmp_path, f"{segment.stat().st_ino + 1} {segment}\n"))
     assert remains.clear(tmp_path) == []
     assert segment.exists()
 
@@ -74,13 +79,14 @@ def test_a_note_that_names_anything_else_removes_nothing(tmp_path):
     letter.write_text("dear aunt")
     dots = f"{remains.SHARED_MEMORY}..{letter}"
     inode = letter.stat().st_ino
-    remains.note_path(tmp_path).write_text(f"{inode} {letter}\n{inode} {dots}\nnonsense\n")
+    text = note(tmp_path, f"{inode} {letter}\n{inode} {dots}\nnonsense\n")
+    remains.note_path(tmp_path).write_text(text)
     assert remains.clear(tmp_path) == []
     assert letter.exists()
 
 
 def test_a_note_of_another_host_is_left_alone(tmp_path, segment):
-    (tmp_path / "remains-elsewhere").write_text(f"{segment.stat().st_ino} {segment}\n")
+    (tmp_path / "remains-elsewhere").write_text(note(tmp_path, f"{segment.stat().st_ino} {segment}\n"))
     assert remains.clear(tmp_path) == []
     assert segment.exists()
 
@@ -97,6 +103,19 @@ def test_session_folders_go_with_all_they_hold(tmp_path, name):
     assert folder in remains.clear(run_dir)
     assert not folder.exists()
     assert other.exists()
+
+
+def test_a_note_in_a_copy_of_its_folder_removes_nothing(tmp_path, segment):
+    first, second = tmp_path / "a.run", tmp_path / "b.run"
+    first.mkdir()
+    text = note(first, f"{segment.stat().st_ino} {segment}\n")
+    remains.note_path(first).write_text(text)
+    first.rename(tmp_path / "moved.run")  # is the same folder
+    second.mkdir()
+    remains.note_path(second).write_text(text)
+    assert remains.clear(second) == []
+    assert segment.exists()
+    assert remains.clear(tmp_path / "moved.run") == [segment]
 
 
 def test_no_note_nothing_to_do(tmp_path):

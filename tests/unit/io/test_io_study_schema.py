@@ -59,7 +59,7 @@ def test_what_a_killed_study_left_is_saved(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
     made.run(0, 0)
     (made.path / "trace.run").mkdir()  # the run under way
-    (made.path / "trace.run" / "half").write_text("x")
+    (made.path / "trace.run" / "n1-100-ab-0.tail").write_text("x")
     path = made.sealed()
     assert not made.path.exists()
     with sonde.open(path) as tree:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from sonde.cli.entry import main
+from sonde.core import owned_files
 from sonde.core.errors import Exit
 
 
@@ -124,16 +125,14 @@ def test_an_old_report_outlives_a_failure(lab, dataset, here, capsys):
 
 
 def test_a_full_disk_leaves_the_old_report_and_no_part(lab, dataset, here, capsys, monkeypatch):
-    from pathlib import Path
-
     (here / "lab-alpha.html").write_text("old")
     path = dataset()
 
     def full(self, *_, **__):
-        self.touch()
+        assert list(here.glob("*.part"))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(owned_files.NewFile, "file", full)
     code, _, err = run(capsys, path)
     assert code == Exit.ENVIRONMENT
     assert "No space left on device" in err

@@ -20,6 +20,7 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections import deque
@@ -44,8 +45,9 @@ _TAIL_LINES = 8
 SEE_LOG = "see the log"
 _KILL_GRACE_S = 5.0
 
-# $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the note of what is to be removed
-# (remains.py). `read` succeeds when Sonde says that it is through, and meets end of file when Sonde has died.
+# $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the run's folder; $4: the Python that
+# removes what is noted there (remains.py), which knows whose word to take. `read` succeeds when Sonde says that it is
+# through, and meets end of file when Sonde has died.
 _GUARD = """
 left() { grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3; }
 read word && exit
@@ -59,12 +61,14 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
   kill -KILL $pids
   sleep 0.1
 done
-[ -f "$3" ] || exit
-while read -r inode path; do
-  [ "$(stat -c %i -- "$path" 2>/dev/null)" = "$inode" ] && rm -rf -- "$path"
-  case $path in */ompi.*/pid.*) rmdir -- "${path%/*}" 2>/dev/null ;; esac
-done <"$3"
-rm -f -- "$3"
+[ -f "$5" ] || exit
+exec "$4" -P -c "$6" "$3"
+"""
+_CLEAR = """
+import sys
+from pathlib import Path
+from sonde.core.launch.remains import clear
+clear(Path(sys.argv[1]))
 """
 
 
@@ -172,7 +176,10 @@ class ProbeProcess:
                 [
                     *("/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}"),
                     f"{_KILL_GRACE_S / 10:g}",  # it looks ten times
-                    str(remains.note_path(self.log.parent.absolute())),
+                    str(run_dir := self.log.parent.absolute()),
+                    sys.executable,
+                    str(remains.note_path(run_dir)),
+                    _CLEAR,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -6,18 +6,24 @@ its segments once all ranks have attached them. So what is there is noted in the
 are up, and who outlives the launcher removes it: Sonde, else the guard (`process._GUARD` reads the note, too), else
 `sonde data recover`. On other hosts this is left to the launcher's daemons.
 
-A note has a line for each file or folder, "INODE PATH", and is named after the host, so that nothing is removed on
-another machine, nor a thing that only has the name of the one noted.
+A note is named after the host, so that nothing is removed on another machine. Its first line is the inode of the run's
+folder, so that a copy of a folder, which may come from another user, removes nothing. A line "INODE PATH" follows for
+each file or folder, so that a new file under an old name is not removed. A note counts only in a folder that the caller
+owns and nobody else may write in: otherwise its author could choose which of the caller's files to remove.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import socket
+import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from sonde.core.errors import EnvironmentFailure
+from sonde.core.owned_files import Folder
 
 SHARED_MEMORY = "/dev/shm/"
 OF_OPEN_MPI_5 = ("prte.", "prterun.", "mpirun.")
@@ -42,11 +48,11 @@ def note(
         with suppress(OSError):
             is_ = path.lstat()
             # A coarse clock stamps files: some milliseconds behind.
-            if is_.st_uid == os.geteuid() and is_.st_ctime >= began - 1:
+            if is_.st_uid == os.geteuid() and is_.st_ctime >= began - 1 and _WORD.fullmatch(str(path)):
                 lines.append(f"{is_.st_ino} {path}\n")
     if lines:
-        with suppress(OSError):
-            note_path(run_dir).write_text("".join(lines))
+        with suppress(OSError), Folder(run_dir) as run:
+            run.write(note_path(run_dir).name, f"{run.inode}\n{''.join(lines)}".encode(), 0o600)
 
 
 def segments(pids: Iterable[int]) -> list[Path]:
@@ -81,41 +87,63 @@ def clear(run_dir: Path) -> list[Path]:
 
     What a process still has mapped stays.
     """
-    path = note_path(run_dir)
+    name = note_path(run_dir).name
     removed: list[Path] = []
     try:
-        lines = path.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return removed
-    left = [
-        place for inode, _, name in (line.partition(" ") for line in lines) if _is(place := Path(name), inode)
-    ]
-    mapped = set(segments(_processes())) if left else set()
-    for place in left:
-        if place in mapped:
-            continue
-        with suppress(OSError):
-            if place.is_dir():
-                shutil.rmtree(place)
-            else:
-                place.unlink()
-            removed.append(place)
-        if place.name.startswith("pid."):
-            with suppress(OSError):  # the folder of all of this user's runs, when this was its last
-                place.parent.rmdir()
-    with suppress(OSError):
-        path.unlink()
+        with Folder(run_dir) as run:
+            if run.facts(name) is None or not run.is_private:
+                return removed
+            head, *lines = run.read_text(name).splitlines() or [""]
+            if head != str(run.inode):  # it came with a copy of its folder
+                lines = []
+            noted = [(Path(path), inode) for inode, _, path in (line.partition(" ") for line in lines)]
+            mapped = set(segments(_processes())) if noted else set()
+            removed = [path for path, inode in noted if path not in mapped and _removed(path, inode)]
+            run.remove(name)
+    except (OSError, EnvironmentFailure):
+        pass
     return removed
 
 
-def _is(place: Path, inode: str) -> bool:
-    """Whether what was noted is still there, ours, and no link to elsewhere."""
-    try:
-        found = place.lstat()
-    except OSError:
+# Paths that fit into a line of the note.
+_WORD = re.compile(r"[!-~]([ -~]*[!-~])?")
+
+
+def _removed(path: Path, inode: str) -> bool:
+    """Removes a noted file or folder if the caller owns it and nobody else could have put it there."""
+    if not path.is_absolute() or ".." in path.parts:
         return False
-    known = str(place).startswith(SHARED_MEMORY) or place.name.startswith(("pid.", *OF_OPEN_MPI_5))
-    return known and ".." not in place.parts and str(found.st_ino) == inode and found.st_uid == os.geteuid()
+    in_memory = str(path).startswith(SHARED_MEMORY)
+    if not in_memory and not path.name.startswith(("pid.", *OF_OPEN_MPI_5)):
+        return False
+    with suppress(OSError), _parent(path) as parent:
+        found = parent.facts(path.name)
+        if found is None or str(found.st_ino) != inode or found.st_uid != os.geteuid():
+            return False
+        if stat.S_ISREG(found.st_mode):
+            parent.remove(path.name)
+            return True
+        if not stat.S_ISDIR(found.st_mode):
+            return False
+        with parent.folder(path.name) as folder:
+            if str(folder.inode) != inode or not folder.is_private:
+                return False
+            folder.remove_all()
+        parent.remove_folder(path.name)
+        if path.name.startswith("pid."):
+            with suppress(OSError), _parent(path.parent) as above:
+                above.remove_folder(path.parent.name)  # of all of this user's runs, when this was its last
+        return True
+    return False
+
+
+def _parent(path: Path) -> Folder:
+    """The folder above a path. OSError  another user may replace files in it, or it is a link."""
+    parent = Folder(path.parent)
+    if path.parent.is_symlink() or not (parent.is_private or parent.is_sticky):
+        parent.close()
+        raise PermissionError(str(path.parent))
+    return parent
 
 
 def _processes() -> list[int]:

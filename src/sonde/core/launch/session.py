@@ -305,12 +305,7 @@ def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
 
 def forget(run_dir: Path) -> None:
     """Removes the folder of a run that never began; what its log says is told by `without_log`."""
-    for name in (seal.RUN_FILE, f"{seal.RUN_FILE}.part", "log", ".lock", ".seen-by-rank-0"):
-        (run_dir / name).unlink(missing_ok=True)
-    for block in run_dir.glob("*.blk"):
-        block.unlink()
-    with suppress(OSError):  # somebody keeps something there; it stays
-        run_dir.rmdir()
+    seal.forget(run_dir)
 
 
 @contextmanager
@@ -319,7 +314,6 @@ def unless_interrupted(
     room: str,
     begin: Callable[[], None],
     kinds: Sequence[int] | None = None,
-    forget: Callable[[Path], None] = forget,
 ) -> Iterator[None]:
     """A Ctrl-C before programs listen, or while they are saved; what holds samples stays, for `recover`.
 

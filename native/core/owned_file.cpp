@@ -1,0 +1,95 @@
+#include "core/owned_file.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "core/text.hpp"
+
+namespace sonde {
+
+namespace {
+
+constexpr int make_flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+Error unsafe(const std::string& path, const char* why) {
+  return {"core.unsafe_file", shown(path, 400) + " " + why + ": it may lead to another file, so it was not touched",
+          "only a plain file is allowed there: move it out of the folder, or choose another with --output"};
+}
+
+/// A random name beside `path`.
+std::string part_of(const std::string& path) {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number)) {
+    // A kernel without its random numbers: O_EXCL refuses what is there already.
+    number = static_cast<std::uint64_t>(::getpid());
+  }
+  char end[32];
+  std::snprintf(end, sizeof end, ".%016llx.part", static_cast<unsigned long long>(number));
+  return path + end;
+}
+
+}  // namespace
+
+Error write_error(const std::string& path, int number) {
+  if (number == ENOSPC || number == EDQUOT)
+    return {"core.disk_full", "cannot write " + path + ": " + std::strerror(number),
+            "free space there, or choose another folder with --output"};
+  return {"core.cannot_write", "cannot write " + path + ": " + std::strerror(number),
+          "check that the folder exists and is writable, or choose another with --output"};
+}
+
+Result<int> make_file(const std::string& path, unsigned mode) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    const int fd = ::open(path.c_str(), make_flags, mode);
+    if (fd >= 0) return fd;
+    if (errno != EEXIST) return write_error(path, errno);
+    struct stat found;
+    if (::lstat(path.c_str(), &found) != 0) {
+      if (errno == ENOENT) continue;
+      return write_error(path, errno);
+    }
+    if (S_ISLNK(found.st_mode)) return unsafe(path, "is a link");
+    if (S_ISDIR(found.st_mode)) return write_error(path, EISDIR);
+    if (!S_ISREG(found.st_mode)) return unsafe(path, "is not a plain file");
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return write_error(path, errno);
+  }
+  return unsafe(path, "is made again and again by another program");
+}
+
+Result<int> append_to_file(const std::string& path, unsigned mode) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
+  if (fd < 0) return errno == ELOOP ? unsafe(path, "is a link") : write_error(path, errno);
+  struct stat found;
+  const char* why = nullptr;
+  if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) why = "is not a plain file";
+  else if (found.st_nlink > 1) why = "has several names (hard links)";
+  if (why == nullptr) return fd;
+  ::close(fd);
+  return unsafe(path, why);
+}
+
+Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode) {
+  const std::string part = part_of(path);
+  const int fd = ::open(part.c_str(), make_flags, mode);
+  if (fd < 0) return write_error(path, errno);
+  int wrong = 0;
+  while (!text.empty() && wrong == 0) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n >= 0) text.remove_prefix(static_cast<std::size_t>(n));
+    else if (errno != EINTR) wrong = errno;
+  }
+  if (::close(fd) != 0 && wrong == 0) wrong = errno;
+  if (wrong == 0 && ::rename(part.c_str(), path.c_str()) != 0) wrong = errno;
+  if (wrong == 0) return {};
+  ::unlink(part.c_str());
+  return write_error(path, wrong);
+}
+
+}  // namespace sonde

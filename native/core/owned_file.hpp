@@ -1,0 +1,29 @@
+#pragma once
+/// Files in folders that another user may be able to write: made, opened and replaced so that no link, pipe or second
+/// name in the folder leads a writer to another file. The twin of src/sonde/core/owned_files.py, which says why.
+/// Any-thread.
+
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace sonde {
+
+/// A descriptor of a new file, write-only. A plain file of that name goes first: this name of it, and no other that it
+/// has. Errors: core.unsafe_file (a link, a pipe, a device), core.cannot_write (no such folder, no permission),
+/// core.disk_full.
+Result<int> make_file(const std::string& path, unsigned mode = 0644);
+
+/// A descriptor of a file that is appended to, and made where it is not there. Errors as of make_file; also for a file
+/// with more than one name.
+Result<int> append_to_file(const std::string& path, unsigned mode = 0644);
+
+/// Makes or replaces a file in one step: whoever reads it sees the old or the new one. A link of that name is replaced,
+/// not followed. Errors: core.cannot_write, core.disk_full; nothing has changed then.
+Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode = 0644);
+
+/// core.disk_full or core.cannot_write, for an error number of writing `path`.
+Error write_error(const std::string& path, int number);
+
+}  // namespace sonde
