@@ -49,8 +49,18 @@ sonde_test(io SOURCES ${io_tests} LIBRARIES sonde_io_watch sonde_ioload)
 
 if(SONDE_STORE_ENABLED)
   file(GLOB store_tests CONFIGURE_DEPENDS "${tests}/store/*.cpp")
-  sonde_test(store SOURCES ${store_tests} LIBRARIES sonde_store sonde_store_server
+  sonde_test(store SOURCES ${store_tests} "${tests}/hostile/stranger.cpp" LIBRARIES sonde_store sonde_store_server
     LOADS sonde_store_ofi sonde-ofi-probe sonde_store_rocksdb)
+
+  # What attacks the server. A program of its own: it stands between all others and their memory and threads.
+  file(GLOB hostile_tests CONFIGURE_DEPENDS "${tests}/hostile/*.cpp")
+  sonde_test(hostile SOURCES ${hostile_tests} "${tests}/store/store_faults.cpp" LIBRARIES sonde_store sonde_store_server sonde_service)
+  add_library(sonde-hostile-waits MODULE EXCLUDE_FROM_ALL "${tests}/hostile/modules/waits.cpp")
+  set_target_properties(sonde-hostile-waits PROPERTIES PREFIX "" OUTPUT_NAME sonde-store-waits
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/hostile-modules")
+  target_link_libraries(sonde-hostile-waits PRIVATE sonde_store)
+  add_dependencies(sonde-test-hostile sonde-hostile-waits)
+  target_compile_definitions(sonde-test-hostile PRIVATE SONDE_TEST_HOSTILE_MODULES="${CMAKE_BINARY_DIR}/tests/hostile-modules")
 endif()
 
 file(GLOB power_tests CONFIGURE_DEPENDS "${tests}/power/*.cpp")

@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <list>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "core/clock.hpp"
 
@@ -19,7 +23,6 @@ namespace sonde::service {
 namespace {
 
 constexpr std::size_t request_bytes_max = 8192;
-constexpr double request_time_s = 2;  // one connection at a time: a slow one may not keep the scraper out for long
 
 std::string page(const char* status, const char* type, const std::string& body) {
   return std::string("HTTP/1.1 ") + status + "\r\nContent-Type: " + type +
@@ -96,42 +99,94 @@ struct Http::Impl {
     return page("405 Method Not Allowed", "text/plain", "only GET\n");
   }
 
-  void serve(int fd) const {
-    const double until = now_s() + request_time_s;
-    std::string request;
-    while (request.find("\r\n\r\n") == std::string::npos) {
-      pollfd ready[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}};
-      const int left_ms = static_cast<int>((until - now_s()) * 1e3);
-      if (left_ms <= 0 || ::poll(ready, 2, left_ms) <= 0 || ready[1].revents) return;
-      char text[2048];
-      const ssize_t n = ::recv(fd, text, sizeof text, MSG_DONTWAIT);
-      if (n <= 0 || request.size() + static_cast<std::size_t>(n) > request_bytes_max) return;
-      request.append(text, static_cast<std::size_t>(n));
-    }
-    const std::string out = answer(request);
-    for (std::size_t sent = 0; sent < out.size();) {
-      pollfd ready[2] = {{fd, POLLOUT, 0}, {wake, POLLIN, 0}};
-      const int left_ms = static_cast<int>((until - now_s()) * 1e3);
-      if (left_ms <= 0 || ::poll(ready, 2, left_ms) <= 0 || ready[1].revents) return;
-      const ssize_t n = ::send(fd, out.data() + sent, out.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (n <= 0) return;
-      sent += static_cast<std::size_t>(n);
+  /// What is to be sent for a request, whatever the page's maker throws.
+  std::string answer_or_failure(const std::string& request) const {
+    try {
+      return answer(request);
+    } catch (...) {
+      return page("500 Internal Server Error", "text/plain", "this page could not be made\n");
     }
   }
 
-  void run() const {
-    for (;;) {
-      pollfd ready[2] = {{listener, POLLIN, 0}, {wake, POLLIN, 0}};
-      if (::poll(ready, 2, -1) < 0 && errno != EINTR) return;
-      if (ready[1].revents) return;
-      const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE) ::poll(&ready[1], 1, 100);
-        continue;
-      }
-      serve(fd);
+  /// One that is being served. Each has the same time, so the first of them is the first whose time is over.
+  struct Connection {
+    int fd = -1;
+    double until_s = 0;
+    std::string request, out;
+    std::size_t sent = 0;
+  };
+
+  /// False: it is done with.
+  bool receive(Connection& c) const {
+    char text[2048];
+    const ssize_t n = ::recv(c.fd, text, sizeof text, MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    if (n == 0 || c.request.size() + static_cast<std::size_t>(n) > request_bytes_max) return false;
+    c.request.append(text, static_cast<std::size_t>(n));
+    if (c.request.find("\r\n\r\n") == std::string::npos) return true;
+    c.out = answer_or_failure(c.request);
+    return send(c);
+  }
+
+  bool send(Connection& c) const {
+    const ssize_t n = ::send(c.fd, c.out.data() + c.sent, c.out.size() - c.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    c.sent += static_cast<std::size_t>(n);
+    return c.sent < c.out.size();
+  }
+
+  /// False: there is no descriptor for the connection that waits to be accepted.
+  bool accept_one(std::list<Connection>& all) const {
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
+    try {
+      if (all.size() >= std::max(1u, config.connections)) drop_idle(all);
+      all.push_back({fd, now_s() + config.request_timeout_s, {}, {}, 0});
+    } catch (...) {
       ::close(fd);
     }
+    return true;
+  }
+
+  /// The oldest that has not asked for anything, or, where all have, the oldest.
+  static void drop_idle(std::list<Connection>& all) {
+    auto idle = std::find_if(all.begin(), all.end(), [](const Connection& c) { return c.out.empty(); });
+    if (idle == all.end()) idle = all.begin();
+    ::close(idle->fd);
+    all.erase(idle);
+  }
+
+  void run() const {
+    std::list<Connection> all;
+    for (bool ended = false; !ended;) {
+      try {
+        ended = !turn(all);
+      } catch (...) {  // out of memory: those that hold most of it go
+        if (!all.empty()) drop_idle(all);
+      }
+    }
+    for (const Connection& c : all) ::close(c.fd);
+  }
+
+  /// Serves whoever is ready. False: the service ends.
+  bool turn(std::list<Connection>& all) const {
+    std::vector<pollfd> ready{{wake, POLLIN, 0}, {listener, POLLIN, 0}};
+    for (const Connection& c : all) ready.push_back({c.fd, static_cast<short>(c.out.empty() ? POLLIN : POLLOUT), 0});
+    const double left_ms = all.empty() ? -1 : std::clamp((all.front().until_s - now_s()) * 1e3 + 1, 0.0, 1e6);
+    if (::poll(ready.data(), ready.size(), static_cast<int>(left_ms)) < 0 && errno != EINTR) return false;
+    if (ready[0].revents) return false;
+    std::size_t k = 2;
+    for (auto c = all.begin(); c != all.end();) {
+      const short events = ready[k++].revents;
+      const bool stays = now_s() < c->until_s && (!events || (c->out.empty() ? receive(*c) : send(*c)));
+      if (!stays) ::close(c->fd);
+      c = stays ? std::next(c) : all.erase(c);
+    }
+    if (!ready[1].revents || accept_one(all)) return true;
+    // It stays in the queue, so that asking again at once would spin.
+    if (!all.empty()) drop_idle(all);
+    else ::poll(ready.data(), 1, 100);
+    return true;
   }
 };
 
@@ -183,7 +238,14 @@ Result<std::unique_ptr<Http>> Http::start(const HttpConfig& config, std::functio
   }
   impl->port =
       ntohs(is_six ? reinterpret_cast<sockaddr_in6&>(at).sin6_port : reinterpret_cast<sockaddr_in&>(at).sin_port);
-  impl->thread = std::thread([i = impl.get()] { i->run(); });
+  try {
+    impl->thread = std::thread([i = impl.get()] { i->run(); });
+  } catch (const std::system_error& e) {
+    ::close(impl->listener);
+    ::close(impl->wake);
+    return Error{"service.no_thread", std::string("cannot start a thread for the page of metrics: ") + e.what(),
+                 "let this user have more processes: ulimit -u, TasksMax= of a systemd unit"};
+  }
   return std::unique_ptr<Http>(new Http(std::move(impl)));
 }
 

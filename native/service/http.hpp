@@ -15,6 +15,8 @@ struct HttpConfig {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: any
   std::string token;       ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
+  double request_timeout_s = 2;  ///< for a connection, from its begin to the answer's last byte
+  unsigned connections = 64;     ///< at once; for one more, one that has not asked for anything yet is dropped
 };
 
 class Http {

@@ -2,8 +2,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sonde::store {
+
+namespace {
+
+thread_local Bounds* bounds = nullptr;
+
+}  // namespace
+
+Bounds::Bounds(Deadline deadline, const std::atomic<bool>* stop)
+    : deadline_(deadline), stop_(stop), before_(std::exchange(bounds, this)) {}
+
+Bounds::~Bounds() { bounds = before_; }
+
+Status Bounds::passed() {
+  if (!bounds) return Status::ok;
+  if (bounds->stop_ && bounds->stop_->load(std::memory_order_relaxed)) return Status::unavailable;
+  if (!bounds->deadline_.passed()) return Status::ok;
+  bounds->gave_up_ = true;
+  return Status::timed_out;
+}
 
 std::string take_setting(Settings& settings, std::string_view name) {
   const auto found = settings.find(name);

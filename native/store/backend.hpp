@@ -4,6 +4,7 @@
 /// A new one in five steps: derive from Backend; say in caps() what it can do; execute operations in order and give
 /// each its outcome; make sync() true; export a Module (module.hpp). `sonde store conformance ./mine.so` then tests it.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/deadline.hpp"
 #include "core/error.hpp"
 #include "store/types.hpp"
 
@@ -75,6 +77,26 @@ Result<std::unique_ptr<Backend>> open_backend(Role role, std::string_view name, 
 std::vector<std::string> backend_names(Role role);
 
 // ---- for those who write one
+
+/// How long a batch may take: while one is alive, for what its thread has a backend execute. A backend in which one
+/// operation may take very long asks passed() now and then, and gives the batch up with the status that it gets.
+class Bounds {
+ public:
+  /// stop: set when nobody waits for the batch any more, as its server ends.
+  Bounds(Deadline deadline, const std::atomic<bool>* stop);
+  ~Bounds();
+  Bounds(const Bounds&) = delete;
+  /// ok, timed_out or unavailable. Without Bounds in the calling thread: ok.
+  static Status passed();
+  /// The batch was told that its time was over.
+  bool gave_up() const { return gave_up_; }
+
+ private:
+  Deadline deadline_;
+  const std::atomic<bool>* stop_;
+  Bounds* before_;
+  bool gave_up_ = false;
+};
 
 /// The value of a setting, which is then taken out, so that what is left is unknown. Empty: not there.
 std::string take_setting(Settings& settings, std::string_view name);

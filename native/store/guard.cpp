@@ -26,12 +26,22 @@ class Guard final : public Backend {
     try {
       backend_->execute(ops, safety, outcomes, arena);
     } catch (...) {
-      std::string why = threw(who_).what;
+      std::string why;
+      try {
+        why = threw(who_).what;
+      } catch (const std::bad_alloc&) {
+        why.clear();  // likely the same was thrown; what follows has to happen without a text
+      }
       try {
         backend_->roll_back();
       } catch (...) {
         half_done_.store(true, std::memory_order_release);
-        why += "; then it could not undo the batch, and does no more until it is opened again: " + text_of_exception();
+        try {
+          why +=
+              "; then it could not undo the batch, and does no more until it is opened again: " + text_of_exception();
+        } catch (const std::bad_alloc&) {
+          why.clear();
+        }
       }
       fail(outcomes.first(ops.size()), why, arena);
     }

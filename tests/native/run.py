@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("core", "noise", "io", "store", "power", "powerd", "bus")
+PROGRAMS = ("core", "noise", "io", "store", "hostile", "power", "powerd", "bus")
 LONGEST_S = 540
 # How doctest heads what it says of a case that failed: where it stands, then its name.
 HEADS = re.compile(r"^(?:\.\./)*(\S+:\d+):?\nTEST CASE:  (.+)$", re.MULTILINE)

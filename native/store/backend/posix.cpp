@@ -12,8 +12,8 @@
 //     any
 //                    other byte is %XX; '+' is between space and name. So no name can leave the folder, and every name
 //                    of 1024 bytes can be stored: what is longer than 250 escaped bytes is cut into pieces of 250, each
-//                    but the last a folder whose name ends in '~'. Nothing is kept beside the file, so nothing can
-//                    disagree.
+//                    but the last a folder whose name ends in '~'. A last piece of one or two dots is written %2E or
+//                    %2E%2E. Nothing is kept beside the file, so nothing can disagree.
 //
 // What an acknowledgement means
 //   network   the kernel has it: it survives kill -9 of the server, not a crash of the machine.
@@ -123,7 +123,11 @@ std::string path_of(std::string_view space, std::string_view key) {
   path[1] = digits[hash & 15];
   for (std::string_view left = name; !left.empty(); left.remove_prefix(std::min(piece_bytes, left.size()))) {
     path += '/';
-    path += left.substr(0, piece_bytes);
+    // A last piece that the file system takes for the folder itself, or the one above, is written as what else stands
+    // for it: %2E, which no other name has.
+    const bool dots = left == "." || left == "..";
+    if (dots) path += left.size() == 1 ? "%2E" : "%2E%2E";
+    else path += left.substr(0, piece_bytes);
     if (left.size() > piece_bytes) path += '~';
   }
   return path;

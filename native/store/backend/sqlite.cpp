@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,6 +60,9 @@ constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t open_bytes_max = 64u << 20, open_ops_max = 100'000;  // of the open transaction
 constexpr std::uint64_t margin_bytes = 16u << 20;  // free space from which on a batch is not committed by itself
 constexpr std::size_t statements_max = 256;
+constexpr int instructions_between_looks = 1000;  // of SQLite's machine: some 10 µs
+constexpr unsigned rows_between_looks = 16;
+constexpr std::size_t steps_between_looks = 4096;  // of like(), which SQLite takes for one instruction
 constexpr const char* kept_begin = "BEGIN IMMEDIATE";
 
 Status status_of(int error) {
@@ -84,6 +88,67 @@ Status status_of(int error) {
 struct Refused {
   Status status;
 };
+
+// ---- like
+
+/// What a pattern begins with before its first wildcard, without the backslashes.
+std::string literal_begin(std::string_view pattern) {
+  std::string begin;
+  for (std::size_t k = 0; k < pattern.size() && pattern[k] != '%' && pattern[k] != '_'; ++k) {
+    if (pattern[k] == '\\') ++k;
+    if (k < pattern.size()) begin += pattern[k];
+  }
+  return begin;
+}
+
+/// Behind the character that begins at `at`.
+std::size_t next_character(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;) ++at;
+  return at;
+}
+
+enum class Match { no, yes, given_up };
+
+/// As SQLite's own with '\\' for escape, which cannot be interrupted: the cost of one call is text times pattern.
+/// `look` is asked now and then, and false ends it.
+template <typename Look> Match like(std::string_view text, std::string_view pattern, Look look) {
+  constexpr std::size_t none = std::string_view::npos;
+  std::size_t t = 0, p = 0, behind_any = none, from = 0, steps = 0;
+  while (t < text.size()) {
+    if (++steps % steps_between_looks == 0 && !look()) return Match::given_up;
+    if (p < pattern.size() && pattern[p] == '%') {
+      behind_any = ++p;
+      from = t;
+      continue;
+    }
+    if (p < pattern.size() && pattern[p] == '_') {
+      t = next_character(text, t);
+      ++p;
+      continue;
+    }
+    if (p < pattern.size()) {
+      const std::size_t escaped = pattern[p] == '\\' ? 1 : 0;
+      if (p + escaped == pattern.size()) return Match::no;  // nothing behind the backslash
+      if (text[t] == pattern[p + escaped]) {
+        ++t;
+        p += 1 + escaped;
+        continue;
+      }
+    }
+    if (behind_any == none) return Match::no;
+    from = next_character(text, from);
+    // Straight to where the part behind the last '%' can begin.
+    if (behind_any < pattern.size() && pattern[behind_any] != '_' && pattern[behind_any] != '%' &&
+        pattern[behind_any] != '\\') {
+      from = text.find(pattern[behind_any], from);
+      if (from == none) return Match::no;
+    }
+    t = from;
+    p = behind_any;
+  }
+  while (p < pattern.size() && pattern[p] == '%') ++p;
+  return p == pattern.size() ? Match::yes : Match::no;
+}
 
 struct Table {
   std::int64_t id = 0;
@@ -120,14 +185,19 @@ class Sqlite final : public Backend {
     std::string setup =
         "PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA cache_size=-65536; PRAGMA cache_spill=OFF; "
         "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; "
-        "PRAGMA case_sensitive_like=ON; PRAGMA secure_delete=OFF; ";
+        "PRAGMA secure_delete=OFF; ";
     if (folder_) setup += "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; ";
     setup += "PRAGMA max_page_count=" + std::to_string(limit_ / page_bytes) + "; ";
     setup +=
         "CREATE TABLE IF NOT EXISTS schemas(id INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, name BLOB NOT "
         "NULL, definition BLOB NOT NULL, UNIQUE(space, name));";
     if (const int error = sqlite3_exec(db_, setup.c_str(), nullptr, nullptr, nullptr)) return error;
-    committed_pages_ = pages();
+    sqlite3_progress_handler(db_, instructions_between_looks, progress, this);
+    int error =
+        sqlite3_create_function(db_, "like", 3, SQLITE_UTF8 | SQLITE_DETERMINISTIC, this, sql_like, nullptr, nullptr);
+    if (!error) error = sqlite3_create_function(db_, "in_time", 1, SQLITE_UTF8, this, sql_in_time, nullptr, nullptr);
+    if (error) return error;
+    committed_pages_ = seen_pages_ = pages();
     if (folder_ && fsync(folder_->fd()) != 0) return SQLITE_IOERR_FSYNC;
     return SQLITE_OK;
   }
@@ -138,6 +208,7 @@ class Sqlite final : public Backend {
       for (std::size_t k = 0; k < ops.size(); ++k) outcomes[k] = {status, 0, 0, {}};
     };
     if (failed_) return all(Status::io_error);
+    given_up_ = Status::ok;
     std::uint64_t bytes = 0, writes = 0;
     std::size_t last_write = 0;
     bool sweeping = false, defines = false;
@@ -202,11 +273,14 @@ class Sqlite final : public Backend {
   Result<void> settle() override { return sync(true); }
 
   std::string describe() const override {
-    const std::lock_guard lock(mutex_);
+    // Whoever asks how the server is does not wait until a long batch is over.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) seen_pages_ = pages();
     std::string text =
-        (folder_ ? folder_->path() : std::string("in memory")) + ", " + format_size(pages() * page_bytes);
+        (folder_ ? folder_->path() : std::string("in memory")) + ", " + format_size(seen_pages_ * page_bytes);
     if (limit_ < unlimited) text += " of " + format_size(limit_);
-    if (failed_) text += "; FAILED (" + failure_ + "), open it again";
+    if (!lock.owns_lock()) text += ", busy";
+    else if (failed_) text += "; FAILED (" + failure_ + "), open it again";
     return text;
   }
 
@@ -232,6 +306,53 @@ class Sqlite final : public Backend {
 
    private:
     sqlite3_stmt* statement_;
+  };
+
+  // ---- time
+
+  /// False: the batch has to be given up.
+  bool in_time() {
+    if (given_up_ == Status::ok) given_up_ = Bounds::passed();
+    return given_up_ == Status::ok;
+  }
+
+  /// SQLite interrupts the statement where this is not 0. It would then roll back the whole transaction for a statement
+  /// that writes, other clients' batches with it: those look at the time in the function in_time instead, whose error
+  /// undoes no more than the savepoint.
+  static int progress(void* self) {
+    auto* own = static_cast<Sqlite*>(self);
+    return own->selecting_ && !own->in_time();
+  }
+
+  static void give_up(sqlite3_context* context) { sqlite3_result_error(context, "its time is over", -1); }
+
+  static void sql_in_time(sqlite3_context* context, int, sqlite3_value**) {
+    auto* own = static_cast<Sqlite*>(sqlite3_user_data(context));
+    if (++own->rows_ % rows_between_looks == 0 && !own->in_time()) return give_up(context);
+    sqlite3_result_int(context, 1);
+  }
+
+  static void sql_like(sqlite3_context* context, int, sqlite3_value** values) {
+    auto* own = static_cast<Sqlite*>(sqlite3_user_data(context));
+    const auto view = [](sqlite3_value* value) {
+      const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(value));
+      return std::string_view(text ? text : "", static_cast<std::size_t>(sqlite3_value_bytes(value)));
+    };
+    if (sqlite3_value_type(values[1]) == SQLITE_NULL) return sqlite3_result_null(context);
+    const Match match = like(view(values[1]), view(values[0]), [&] { return own->in_time(); });
+    if (match == Match::given_up) return give_up(context);
+    sqlite3_result_int(context, match == Match::yes);
+  }
+
+  /// A statement that only reads is under way.
+  class Selecting {
+   public:
+    explicit Selecting(bool& on) : on_(on) { on_ = true; }
+    Selecting(const Selecting&) = delete;
+    ~Selecting() { on_ = false; }
+
+   private:
+    bool& on_;
   };
 
   std::string where() const { return folder_ ? " in " + folder_->path() : " in memory"; }
@@ -335,7 +456,7 @@ class Sqlite final : public Backend {
 
   [[noreturn]] void fail(int error) {
     last_error_ = error;
-    throw Refused{status_of(error)};
+    throw Refused{given_up_ == Status::ok ? status_of(error) : given_up_};
   }
   void step(sqlite3_stmt* statement) {
     if (const int error = sqlite3_step(statement); error != SQLITE_DONE) fail(error);
@@ -547,26 +668,35 @@ class Sqlite final : public Backend {
       case db::Compare::le: text.sql += name + " <= ?"; break;
       case db::Compare::gt: text.sql += name + " > ?"; break;
       case db::Compare::ge: text.sql += name + " >= ?"; break;
-      case db::Compare::like: text.sql += name + " LIKE ? ESCAPE '\\'"; break;
-      case db::Compare::prefix: {
-        // A range, so that an index serves it: up to, but without, the next text or blob that does not begin so.
-        db::Value end = value;
-        const auto next = [](auto& bytes, auto last) {
-          while (!bytes.empty() && bytes.back() == last) bytes.pop_back();
-          if (!bytes.empty()) bytes.back() = static_cast<decltype(last)>(static_cast<unsigned char>(bytes.back()) + 1);
-          return !bytes.empty();
-        };
-        const bool bounded = db::type_of(end) == db::Type::text ? next(std::get<std::string>(end), '\xff')
-                                                                : next(std::get<db::Blob>(end), std::byte{0xff});
-        text.sql += bounded ? "(" + name + " >= ? AND " + name + " < ?)" : name + " >= ?";
-        text.bound.push_back(std::move(value));
-        if (bounded) text.bound.push_back(std::move(end));
-        return;
-      }
+      case db::Compare::like:
+        if (std::string begin = literal_begin(std::get<std::string>(value)); !begin.empty()) {
+          text.sql += '(';
+          prefix(name, std::move(begin), text);
+          text.sql += " AND " + name + " LIKE ? ESCAPE '\\')";
+        } else {
+          text.sql += name + " LIKE ? ESCAPE '\\'";
+        }
+        break;
+      case db::Compare::prefix: return prefix(name, std::move(value), text);
       case db::Compare::is_null:
       case db::Compare::not_null: break;
     }
     text.bound.push_back(std::move(value));
+  }
+
+  /// A range, so that an index serves it: up to, but without, the next text or blob that does not begin so.
+  static void prefix(const std::string& name, db::Value value, Text& text) {
+    db::Value end = value;
+    const auto next = [](auto& bytes, auto last) {
+      while (!bytes.empty() && bytes.back() == last) bytes.pop_back();
+      if (!bytes.empty()) bytes.back() = static_cast<decltype(last)>(static_cast<unsigned char>(bytes.back()) + 1);
+      return !bytes.empty();
+    };
+    const bool bounded = db::type_of(end) == db::Type::text ? next(std::get<std::string>(end), '\xff')
+                                                            : next(std::get<db::Blob>(end), std::byte{0xff});
+    text.sql += bounded ? "(" + name + " >= ? AND " + name + " < ?)" : name + " >= ?";
+    text.bound.push_back(std::move(value));
+    if (bounded) text.bound.push_back(std::move(end));
   }
 
   void bind_all(sqlite3_stmt* statement, const Text& text) {
@@ -593,7 +723,7 @@ class Sqlite final : public Backend {
       text.sql += (k ? ", " : "") + column(number) + " = ?";
       text.bound.push_back(what.values[k]);
     }
-    text.sql += " WHERE ";
+    text.sql += " WHERE in_time(id) AND ";
     where(*table, what.selector, text);
     return change(text);
   }
@@ -603,7 +733,7 @@ class Sqlite final : public Backend {
     if (!table) return {Status::not_found, 0, 0, {}};
     const auto selector = db::decode_selector(op.data);
     if (!selector) return {Status::invalid, 0, 0, {}};
-    Text text{"DELETE FROM " + table->rows() + " WHERE ", {}};
+    Text text{"DELETE FROM " + table->rows() + " WHERE in_time(id) AND ", {}};
     where(*table, *selector, text);
     return change(text);
   }
@@ -634,6 +764,7 @@ class Sqlite final : public Backend {
         static_cast<std::int64_t>(std::min<std::uint64_t>(op.offset, std::numeric_limits<std::int64_t>::max())));
     const Running running(statement(text.sql));
     bind_all(running, text);
+    const Selecting selecting(selecting_);
 
     const std::size_t most = op.into.empty() ? scan_bytes_max : op.into.size();
     db::AnswerWriter answer(names);
@@ -700,6 +831,10 @@ class Sqlite final : public Backend {
   bool half_ = false;                  // and what one under way did so far, from its savepoint on
   std::uint64_t bytes_ = 0, writes_ = 0, committed_pages_ = 0;
   bool failed_ = false;
+  bool selecting_ = false;
+  Status given_up_ = Status::ok;  // why the batch under way may not go on
+  unsigned rows_ = 0;             // that in_time() was asked about
+  mutable std::atomic<std::uint64_t> seen_pages_ = 0;
   int last_error_ = SQLITE_OK;
   std::string failure_;
 };

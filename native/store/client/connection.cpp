@@ -36,6 +36,16 @@ bool adds_up(Code code) { return code == Code::object_read || code == Code::obje
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const Address& address, const Config& config, Deadline deadline) {
+  for (double pause_s = 5e-3;; pause_s = std::min(2 * pause_s, 0.1)) {
+    bool again = false;
+    auto opened = open_once(address, config, deadline, again);
+    if (opened || !again || deadline.passed() || (config.stop && config.stop())) return opened;
+    sleep_until(now_s() + pause_s);
+  }
+}
+
+Result<std::unique_ptr<Connection>> Connection::open_once(const Address& address, const Config& config,
+                                                          Deadline deadline, bool& again) {
   const std::int64_t begin_ns = now_ns();
   auto fd = tcp_connect(address, deadline, config.stop);
   if (!fd) return fd.error();
@@ -45,7 +55,10 @@ Result<std::unique_ptr<Connection>> Connection::open(const Address& address, con
   connection->tcp_ = std::make_unique<TcpLink>(*fd, config.link, *connection);
   connection->link_ = connection->tcp_.get();
   connection->stop_ = config.stop;
-  if (auto ok = connection->greet(address, config, deadline); !ok) return ok.error();
+  if (auto ok = connection->greet(address, config, deadline); !ok) {
+    again = connection->again_;
+    return ok.error();
+  }
   connection->stop_ = {};
   connection->used_ns_ = now_ns();
   return connection;
@@ -337,7 +350,9 @@ std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer
   if (x.room[k] - got < a.data_bytes) {
     std::uint64_t want = std::max<std::uint64_t>(got + a.data_bytes, 2 * got);
     if (op.code == Code::object_read) want = std::max(want, std::min<std::uint64_t>(op.length, 64u << 20));
-    if (op.code == Code::kv_get) want = std::max(want, std::min<std::uint64_t>(a.value, limit::value_bytes));
+    // What the server says of a value's length counts as far as what came of it bears it out.
+    if (op.code == Code::kv_get)
+      want = std::max(want, std::min({a.value, std::uint64_t{limit::value_bytes}, 64 * (got + a.data_bytes)}));
     const MutableBytes larger = x.arena->take(want);
     if (got) std::memcpy(larger.data(), x.outcomes[k].data.data(), got);
     x.outcomes[k].data = larger.first(got);
@@ -449,6 +464,7 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
       const auto text = wire::decode_text(data);
       const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"),
                              hint = wire::text_value(text, "hint");
+      again_ = wire::text_value(text, "again") == "1";
       failure_ = named(code.empty() ? Error{"store.disconnected",
                                             "the server ended the connection: " + std::string(text_of(data)), ""}
                                     : Error{std::string(code), std::string(what), std::string(hint)});

@@ -57,6 +57,7 @@ struct Exchange {
 
 class Connection final : public Sink {
  public:
+  /// Tries again, until the deadline, where the server says that it let go of this connection for another's sake.
   static Result<std::unique_ptr<Connection>> open(const Address& address, const Config& config, Deadline deadline);
   ~Connection() override;
 
@@ -104,6 +105,8 @@ class Connection final : public Sink {
 
  private:
   Connection() = default;
+  static Result<std::unique_ptr<Connection>> open_once(const Address& address, const Config& config, Deadline deadline,
+                                                       bool& again);
   Result<void> greet(const Address& address, const Config& config, Deadline deadline);
   /// The next frame that is no reply. `option`: what lets it be waited for longer.
   Result<wire::Text> heard(wire::Kind kind, Deadline deadline, const char* option);
@@ -130,6 +133,7 @@ class Connection final : public Sink {
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;
   bool checksum_ = true, gather_ = true, open_ = true;
+  bool again_ = false;                       ///< the server ended it, and another attempt may be luckier
   std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
   std::string address_;
   std::function<bool()> stop_;  ///< Config's, while it is being made

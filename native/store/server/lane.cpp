@@ -65,6 +65,17 @@ std::string Lane::broken() const {
 }
 
 bool Lane::sync(bool all) {
+  try {
+    return try_sync(all);
+  } catch (...) {
+    // Nobody knows what reached the storage: as after a sync that failed.
+    const std::lock_guard lock(mutex_);
+    broken_ = "out of memory";  // short enough to need none
+    return false;
+  }
+}
+
+bool Lane::try_sync(bool all) {
   if (!broken().empty()) return false;
   const std::int64_t begin = now_ns();
   Result<void> ok;
@@ -77,6 +88,33 @@ bool Lane::sync(bool all) {
   return false;
 }
 
+void Lane::carry_out(std::deque<Task>& tasks, bool& durable, bool& all) {
+  for (auto& task : tasks) {
+    try {
+      task.run();
+      durable |= task.durable;
+      all |= task.all;
+      if (!task.durable && task.done && !durable) {
+        task.done(true);
+        task.done = nullptr;
+      }
+    } catch (...) {
+      task.done = nullptr;
+      if (task.lost) task.lost();
+    }
+  }
+}
+
+void Lane::give_out(std::deque<Task>& tasks, bool synced) {
+  for (auto& task : tasks) {
+    try {
+      if (task.done) task.done(!task.durable || synced);
+    } catch (...) {
+      if (task.lost) task.lost();
+    }
+  }
+}
+
 void Lane::work() {
   std::unique_lock lock(mutex_);
   double settled_s = now_s();
@@ -86,23 +124,12 @@ void Lane::work() {
       working_ = true;
       // A backend that takes turns: wait for the thread that is inside; nobody new comes in while working_.
       if (!caps_.concurrent) left_.wait(lock, [&] { return inside_ == 0; });
-      std::deque<Task> tasks = std::move(queue_);
-      queue_.clear();
+      tasks_.swap(queue_);  // takes no memory
       lock.unlock();
       bool durable = false, all = false;
-      for (auto& task : tasks) {
-        task.run();
-        durable |= task.durable;
-        all |= task.all;
-        if (!task.durable && task.done && !durable) {
-          task.done(true);
-          task.done = nullptr;
-        }
-      }
-      const bool synced = !durable || sync(all);
-      for (auto& task : tasks)
-        if (task.done) task.done(!task.durable || synced);
-      tasks.clear();
+      carry_out(tasks_, durable, all);
+      give_out(tasks_, !durable || sync(all));
+      tasks_.clear();
       lock.lock();
       working_ = !queue_.empty();
       continue;
@@ -113,7 +140,11 @@ void Lane::work() {
       working_ = true;
       if (!caps_.concurrent) left_.wait(lock, [&] { return inside_ == 0; });
       lock.unlock();
-      if (auto ok = backend_->settle(); !ok) metrics_.failed(ok.error().what);
+      try {
+        if (auto ok = backend_->settle(); !ok) metrics_.failed(ok.error().what);
+      } catch (...) {
+        settled_s = now_s();  // it is tried again in a moment
+      }
       lock.lock();
       working_ = !queue_.empty();
     }

@@ -18,10 +18,12 @@ namespace sonde::store {
 
 class Lane {
  public:
-  /// `run` executes and keeps its answer; `done(synced)` gives it out, after the sync when `durable`.
+  /// `run` executes and keeps its answer; `done(synced)` gives it out, after the sync when `durable`. Where one of them
+  /// throws, for lack of memory as a rule, `lost` is called instead of what is left; it throws nothing.
   struct Task {
     std::function<void()> run;
     std::function<void(bool synced)> done;
+    std::function<void()> lost;
     bool durable = false;
     bool all = false;  ///< durable: with it everything executed before, under whatever level
   };
@@ -47,6 +49,9 @@ class Lane {
  private:
   void work();
   bool sync(bool all);
+  bool try_sync(bool all);
+  static void carry_out(std::deque<Task>& tasks, bool& durable, bool& all);
+  static void give_out(std::deque<Task>& tasks, bool synced);
 
   Role role_;
   std::unique_ptr<Backend> backend_;
@@ -54,8 +59,8 @@ class Lane {
   Metrics& metrics_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, left_;
-  std::deque<Task> queue_;
-  unsigned inside_ = 0;  ///< threads between try_enter and leave
+  std::deque<Task> queue_, tasks_;  ///< tasks that wait; tasks that the thread carries out
+  unsigned inside_ = 0;             ///< threads between try_enter and leave
   bool working_ = false, stop_ = false;
   std::string broken_;
   std::thread thread_;

@@ -37,6 +37,7 @@ struct Metrics {
   std::atomic<std::uint64_t> bytes_in = 0, bytes_out = 0;    ///< data, without headers and tables
   std::atomic<std::uint64_t> frames = 0, bad_frames = 0, refused = 0;
   std::atomic<std::uint64_t> connections = 0, connections_ever = 0;
+  std::atomic<std::uint64_t> dropped = 0;  ///< connections that ended because the server could not go on with them
 
   void failed(std::string what);
   std::string last_error() const;

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "core/clock.hpp"
@@ -25,14 +27,34 @@ namespace {
 constexpr Role all_roles[] = {Role::data, Role::kv, Role::db};
 constexpr double log_every_s = 60;
 
+/// again: a client that hears it tries once more by itself.
+Outgoing unavailable(const std::string& what, const std::string& hint, bool again = false) {
+  wire::Text text{{"code", "store.unavailable"}, {"what", what}, {"hint", hint}};
+  if (again) text.emplace_back("again", "1");
+  return plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text(text)));
+}
+
 int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
+  try {
+    return open(std::move(config));
+  } catch (const std::system_error& e) {
+    return Error{"store.unavailable", std::string("the server cannot start a thread: ") + e.what(),
+                 "let this user have more processes: ulimit -u, TasksMax= of a systemd unit"};
+  } catch (const std::bad_alloc&) {
+    return Error{"store.unavailable", "the server is out of memory as it starts",
+                 "let it have more: ulimit -v, MemoryMax= of a systemd unit"};
+  }
+}
+
+Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
   std::unique_ptr<Server> server(new Server);
   server->config_ = std::move(config);
   const ServerConfig& c = server->config_;
+  server->gate_ = std::make_unique<Gate>(c.connections);
   if (c.backends.empty())
     return Error{"store.no_backend", "the server has no backend, so it would have no role",
                  "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
@@ -88,25 +110,57 @@ Server::~Server() {
 
 std::string Server::address() const { return config_.listen; }
 
-void Server::accept_all() {
+void Server::accept_all() noexcept {
   for (;;) {
     pollfd ready[2] = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     if (::poll(ready, 2, -1) < 0 && errno != EINTR) return;
     if (stopping()) return;
-    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) cannot_accept(errno);
+    if (const int wait_ms = gate_->crowded_ms()) {
+      ::poll(&ready[1], 1, std::min(wait_ms, 5));  // by then one may have proved itself
+      if (stopping()) return;
       continue;
     }
-    // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one
-    // becomes it.
-    if (spare_ < 0 && (spare_ = open_spare()) < 0) {
-      const Error why = no_descriptor(errno);
-      refuse(fd, why.what, why.hint);
-      spare_ = open_spare();
-      continue;
+    try {
+      accept_one();
+    } catch (...) {  // out of memory: the next may come when there is some
+      failed("a connection could not be accepted: out of memory");
     }
-    serve(fd);
+  }
+}
+
+void Server::accept_one() {
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) cannot_accept(errno);
+    return;
+  }
+  // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one
+  // becomes it.
+  if (spare_ < 0 && (spare_ = open_spare()) < 0) {
+    const Error why = no_descriptor(errno);
+    refuse(fd, why.what, why.hint);
+    spare_ = open_spare();
+    return;
+  }
+  serve(fd);
+}
+
+void Server::log(const Error& error) {
+  if (!config_.log) return;
+  const std::lock_guard lock(log_mutex_);
+  const double now = now_s();
+  if (logged_s_ != 0 && now - logged_s_ <= log_every_s) return;
+  logged_s_ = now;
+  config_.log(error);
+}
+
+void Server::failed(std::string_view what) noexcept {
+  try {
+    metrics_.failed(std::string(what));
+    log({"store.unavailable", std::string(what),
+         "let the server have more memory: MemoryMax= of a systemd unit, ulimit -v"});
+  } catch (...) {
+    return;  // there is no memory to say so
   }
 }
 
@@ -131,10 +185,7 @@ Error Server::no_descriptor(int error) {
 void Server::cannot_accept(int error) {
   const Error why = no_descriptor(error);
   metrics_.failed(why.what);
-  if (const double now = now_s(); config_.log && (logged_s_ == 0 || now - logged_s_ > log_every_s)) {
-    logged_s_ = now;
-    config_.log(why);
-  }
+  log(why);
   int fd = -1;
   if (spare_ >= 0) {
     ::close(spare_);
@@ -147,23 +198,38 @@ void Server::cannot_accept(int error) {
   ::poll(&ended, 1, 100);
 }
 
-void Server::serve(int fd) {
-  Reactor* least = reactors_.front().get();
-  std::size_t all = 0;
-  for (auto& r : reactors_) {
-    all += r->sessions();
-    if (r->sessions() < least->sessions()) least = r.get();
+void Server::serve(int fd) noexcept {
+  try {
+    admit(fd);
+  } catch (...) {
+    metrics_.dropped.fetch_add(1, std::memory_order_relaxed);
+    failed("a connection was not taken: out of memory");
+    ::close(fd);
   }
-  if (all < config_.connections) return least->add(fd);
-  refuse(fd, "the server has " + std::to_string(all) + " connections, as many as it takes",
-         "close some, or start it with more: --connections");
+}
+
+void Server::admit(int fd) {
+  Reactor* least = reactors_.front().get();
+  for (auto& r : reactors_)
+    if (r->sessions() < least->sessions()) least = r.get();
+  const Outgoing words =
+      unavailable("another connection needs the place of this one, which has not proved who it is; there are " +
+                      std::to_string(gate_->unproven_max()) + " such places",
+                  "connect again; see who else connects to this server", true);
+  bool room = false;
+  const std::uint64_t place = gate_->enter(fd, peer_of(fd), text_of(words.head), room);
+  if (room) ++metrics_.refused;
+  try {
+    least->add(fd, place);
+  } catch (...) {
+    gate_->leave(place);
+    throw;
+  }
 }
 
 void Server::refuse(int fd, const std::string& what, const std::string& hint) {
   ++metrics_.refused;
-  const Outgoing no =
-      plain_frame(wire::Kind::goodbye,
-                  bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", what}, {"hint", hint}})));
+  const Outgoing no = unavailable(what, hint);
   (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   ::close(fd);
 }
@@ -179,6 +245,7 @@ void Server::stop(double grace_s) {
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
   const Deadline by = Deadline::in_s(grace_s);
   for (auto& r : reactors_) r->stop(by);
+  abandoned_ = true;
   // Lanes first: what they still have asks for its lane, and posts to reactors, which are only memory now.
   for (auto& lane : lanes_)
     if (lane) lane->finish();
@@ -222,7 +289,8 @@ std::string Server::status() const {
   json.raw("operations", operations.text()).raw("outcomes", outcomes.text());
   json.add("connections", metrics_.connections.load())
       .add("connections_ever", metrics_.connections_ever.load())
-      .add("refused", metrics_.refused.load());
+      .add("refused", metrics_.refused.load())
+      .add("dropped", metrics_.dropped.load());
   json.add("frames", metrics_.frames.load()).add("bad_frames", metrics_.bad_frames.load());
   json.add("bytes_in", metrics_.bytes_in.load()).add("bytes_out", metrics_.bytes_out.load());
   json.add("last_error", metrics_.last_error()).add("last_error_s_ago", metrics_.last_error_s_ago());
@@ -261,6 +329,8 @@ std::string Server::metrics_text() const {
   counter("sonde_store_frames", "Frames received.", metrics_.frames.load());
   counter("sonde_store_bad_frames", "Frames that were malformed or damaged.", metrics_.bad_frames.load());
   counter("sonde_store_refused", "Connections refused.", metrics_.refused.load());
+  counter("sonde_store_dropped", "Connections that the server could not go on with, as for lack of memory.",
+          metrics_.dropped.load());
   family("sonde_store_connections", "gauge", "Connections open now.");
   std::snprintf(line, sizeof line, "sonde_store_connections %llu\n",
                 static_cast<unsigned long long>(metrics_.connections.load()));

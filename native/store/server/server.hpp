@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "store/server/gate.hpp"
 #include "store/server/lane.hpp"
 #include "store/store.hpp"
 
@@ -25,10 +28,14 @@ struct ServerConfig {
   std::string token_file;
   std::vector<unsigned> users;  ///< munge: let in beside root and the server's own user
   unsigned threads = 1;         ///< that read from and write to connections
-  unsigned connections = 4096;  ///< at most
+  unsigned connections = 4096;  ///< that have proved who they are, at most
   std::size_t frame_data = wire::frame_data_default;
-  unsigned credits = 128;       ///< messages a client may have under way on a connection
-  double hello_timeout_s = 15;  ///< for a connection to say who it is
+  unsigned credits = 128;      ///< messages a client may have under way on a connection
+  double hello_timeout_s = 3;  ///< for a connection to prove who it is
+  double link_timeout_s = 15;  ///< for the two halves of a transport to make their link
+  /// For a message in several frames to be complete, and a second more for each 64 KiB that came of it.
+  double message_timeout_s = 30;
+  double query_timeout_s = 10;  ///< for a batch of tables, whatever longer time its client would allow
   LinkOptions link;
   std::function<void(const Error&)> log;  ///< what no client can be told, once a minute at most; called by any thread
 };
@@ -36,7 +43,8 @@ struct ServerConfig {
 class Server {
  public:
   /// Opens the backends, listens, and serves until stop(). Errors: store.cannot_listen, store.cannot_open,
-  /// store.bad_token, store.not_loopback (an address that others can reach, without authentication), store.no_backend.
+  /// store.bad_token, store.not_loopback (an address that others can reach, without authentication), store.no_backend,
+  /// store.unavailable (no memory, or no thread).
   static Result<std::unique_ptr<Server>> start(ServerConfig config);
   /// As stop().
   ~Server();
@@ -47,12 +55,12 @@ class Server {
   std::string status() const;
   /// The same as OpenMetrics text.
   std::string metrics_text() const;
-  /// No new connections and requests; what is under way is answered within the grace, then backends are synced and
-  /// closed.
+  /// No new connections and requests; what is under way is answered within the grace, what then is not is given up, and
+  /// backends are synced and closed.
   void stop(double grace_s = 5);
 
   /// Serves a connected socket as if it had been accepted; takes it.
-  void serve(int fd);
+  void serve(int fd) noexcept;
 
   // For sessions.
   const ServerConfig& config() const { return config_; }
@@ -60,10 +68,19 @@ class Server {
   Metrics& metrics() { return metrics_; }
   Lane* lane(Role role) { return lanes_[static_cast<std::size_t>(role)].get(); }
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  /// Set when nobody waits for an answer any more.
+  const std::atomic<bool>* abandoned() const { return &abandoned_; }
+  Gate& gate() { return *gate_; }
+  /// Counts as the last error, and is logged, once a minute at most.
+  void failed(std::string_view what) noexcept;
 
  private:
   Server() = default;
-  void accept_all();
+  static Result<std::unique_ptr<Server>> open(ServerConfig config);
+  void accept_all() noexcept;
+  void accept_one();
+  void admit(int fd);
+  void log(const Error& error);
   /// Why a connection cannot be taken, from errno.
   static Error no_descriptor(int error);
   void cannot_accept(int error);
@@ -72,14 +89,16 @@ class Server {
   ServerConfig config_;
   std::string token_;
   Metrics metrics_;
+  std::unique_ptr<Gate> gate_;
   std::array<std::unique_ptr<Lane>, role_count> lanes_;
   std::vector<std::unique_ptr<Reactor>> reactors_;
   int listener_ = -1, wake_ = -1;
   int spare_ = -1;  ///< given up to take a connection that there is no descriptor for, and to tell it so
+  std::mutex log_mutex_;
   double logged_s_ = 0;
   std::uint16_t port_ = 0;
   double started_s_ = 0;
-  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> stopping_ = false, abandoned_ = false;
   bool stopped_ = false;
   std::thread acceptor_;
 };

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/units.hpp"
 #include "store/auth.hpp"
 #include "store/guard.hpp"
 
@@ -22,6 +25,15 @@ constexpr std::size_t queued_max = 8u << 20;  ///< frames of one connection that
 constexpr std::size_t turn_bytes = 8u << 20;  ///< read for one connection before others have their turn
 constexpr std::size_t turn_arena_bytes = 256u << 10;
 constexpr std::size_t mixed_reads_max = 64u << 20;
+/// Before the welcome: room for a hello and a proof by MUNGE.
+constexpr std::size_t entry_frame_bytes = 4096;
+constexpr std::size_t entry_name_bytes = 128, entry_transport_bytes = 64;
+/// Bytes kept of an unfinished batch: its client's names and data, and the bookkeeping.
+constexpr std::size_t held_max = limit::atomic_batch_bytes + (1u << 20);
+constexpr std::uint64_t slowest_bytes_s = 64u << 10;  // a message that comes more slowly is not waited for
+/// The longest time for which a batch of tables holds up its reactor; then it goes to its lane and begins anew.
+constexpr std::int64_t table_turn_ns = 5'000'000;
+constexpr std::size_t table_turn_bytes = 1u << 20;
 
 bool writes(Code code) {
   switch (code) {
@@ -65,20 +77,23 @@ void Message::clear() {
   arena.reset();
   failed = 0;
   held.clear();
+  if (held.capacity() > wire::frame_ops_max) std::vector<std::unique_ptr<Held>>().swap(held);
   held_bytes = 0;
 }
 
-Session::Session(Reactor& reactor, int fd)
-    : reactor_(reactor),
-      server_(reactor.server()),
-      tcp_(std::make_unique<TcpLink>(fd, server_.config().link, *this)),
-      link_(tcp_.get()),
-      since_ns_(now_ns()) {
+Session::Session(Reactor& reactor, int fd, std::uint64_t place)
+    : reactor_(reactor), server_(reactor.server()), since_ns_(now_ns()), place_(place) {
+  tcp_ = std::make_unique<TcpLink>(fd, server_.config().link, *this);  // takes the socket: nothing may throw from here
+  tcp_->limit_frames(entry_frame_bytes);
+  link_ = tcp_.get();
   ++server_.metrics().connections;
   ++server_.metrics().connections_ever;
 }
 
-Session::~Session() { --server_.metrics().connections; }
+Session::~Session() {
+  server_.gate().leave(place_);
+  --server_.metrics().connections;
+}
 
 std::uint32_t Session::events() const {
   const short wanted = link_ == tcp_.get() ? tcp_->wait_events() : POLLIN;
@@ -138,9 +153,9 @@ void Session::pump() {
 
 void Session::soon() {
   if (std::exchange(posted_, true)) return;
-  reactor_.post([self = shared_from_this()] {
-    self->posted_ = false;
-    self->ready();
+  reactor_.post(shared_from_this(), [this] {
+    posted_ = false;
+    ready();
   });
 }
 
@@ -151,6 +166,77 @@ void Session::goodbye() {
   tcp_->flush();
   alive_ = false;
   reactor_.drop(*this);
+}
+
+void Session::end_broken(const char* what) noexcept {
+  if (!alive_) return;
+  alive_ = false;
+  server_.metrics().dropped.fetch_add(1, std::memory_order_relaxed);
+  try {
+    const Error why{"store.unavailable", std::string("the server cannot go on with this connection: ") + what,
+                    "connect again; see the server's log"};
+    server_.failed("the connection of " + (client_.empty() ? tcp_->peer_host() : client_) + " ended: " + what);
+    tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words(why))));
+    tcp_->flush();
+  } catch (...) {
+    lost_ = true;  // it ends without a word
+  }
+  reactor_.drop(*this);
+}
+
+void Session::broke() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    end_broken("out of memory");
+  } catch (const std::exception& e) {
+    end_broken(e.what());
+  } catch (...) {
+    end_broken("an exception of an unknown type");
+  }
+}
+
+void Session::lose() noexcept {
+  lost_ = true;
+  reactor_.drop_lost();
+}
+
+void Session::drop_lost() noexcept {
+  if (upgrading_ && !link_lost_) return;  // its link is another thread's; look_after() comes back to it
+  upgrading_ = false;
+  end_broken("out of memory");
+}
+
+bool Session::overdue(const Begun& begun, std::int64_t now) const {
+  const double allowed_s = server_.config().message_timeout_s +
+                           static_cast<double>(received() - begun.received) / static_cast<double>(slowest_bytes_s);
+  return static_cast<double>(now - begun.since_ns) * 1e-9 > allowed_s;
+}
+
+void Session::look_after(std::int64_t now) {
+  if (!alive_ || upgrading_) return;
+  if (lost()) return drop_lost();
+  if (state_ != State::ready) {
+    const double allowed_s = server_.config().hello_timeout_s;
+    if (static_cast<double>(now - since_ns_) * 1e-9 > allowed_s)
+      refuse({"store.timed_out", "no proof of who this is came within " + format_duration(allowed_s),
+              "connect again; the network or this host may be very busy"},
+             false);
+    return;
+  }
+  if (!receiving_) {  // it is this side that does not go on
+    message_begun_ = {now, received(), frames_};
+    frame_begun_ = {};
+    return;
+  }
+  if (!tcp_->partial()) frame_begun_ = {};
+  else if (frame_begun_.since_ns == 0 || frame_begun_.frames != frames_) frame_begun_ = {now, received(), frames_};
+  if ((message_ && overdue(message_begun_, now)) || (frame_begun_.since_ns && overdue(frame_begun_, now)))
+    refuse({"store.bad_frame",
+            "a message did not come to its end within " + format_duration(server_.config().message_timeout_s) +
+                " and a second more for each 64 KiB of it",
+            "see what holds up the client, or the network"},
+           true);
 }
 
 void Session::refuse(const Error& error, bool fault) {
@@ -176,13 +262,18 @@ void Session::closed(Link&, const Error* error) {
 void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool) {
   if (!alive_) return;
   server_.metrics().frames.fetch_add(1, std::memory_order_relaxed);
-  if (h.kind == wire::Kind::request) {
-    if (state_ != State::ready)
-      return refuse({"store.bad_frame", "a request before the connection was welcomed",
-                     "both sides must run the same version of Sonde"},
-                    true);
-    return request(h, table, data);
-  }
+  ++frames_;
+  if (own_link_) received_ += wire::header_bytes + table.size() + data.size();
+  using wire::Kind;
+  if (state_ != State::ready && h.kind != Kind::hello && h.kind != Kind::proof && h.kind != Kind::goodbye &&
+      h.kind != Kind::fault)
+    return refuse({"store.bad_frame",
+                   (h.kind == Kind::request ? std::string("a request")
+                                            : "a frame of kind " + std::to_string(static_cast<int>(h.kind))) +
+                       " before the connection was welcomed",
+                   "both sides must run the same version of Sonde"},
+                  true);
+  if (h.kind == Kind::request) return request(h, table, data);
   if (h.body_crc != wire::crc32c(data))
     return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"},
                   true);
@@ -192,11 +283,10 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
       if (server_.stopping())
         return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
       const auto text = wire::decode_text(data);
-      client_ = wire::text_value(text, "client");
-      client_.resize(std::min<std::size_t>(client_.size(), 128));
-      client_nonce_ = wire::text_value(text, "nonce");
+      client_ = wire::text_value(text, "client").substr(0, entry_name_bytes);
+      client_nonce_ = wire::text_value(text, "nonce").substr(0, entry_name_bytes);
       number_ = trace::connection(client_nonce_);
-      wanted_transport_ = wire::text_value(text, "transport");
+      wanted_transport_ = wire::text_value(text, "transport").substr(0, entry_transport_bytes);
       checksum_ = wire::text_value(text, "checksum") != "head";
       link_options_ = server_.config().link;
       link_options_.frame_data = server_.config().frame_data;
@@ -257,6 +347,15 @@ void Session::welcome(const wire::Text& text) {
                      "its operator can let you in with --user"},
                     false);
   }
+  switch (server_.gate().prove(place_)) {
+    case Gate::Answer::welcome: break;
+    case Gate::Answer::gone: return closed(*tcp_, nullptr);  // and was told so
+    case Gate::Answer::full:
+      return refuse({"store.unavailable",
+                     "the server has " + std::to_string(config.connections) + " connections, as many as it takes",
+                     "close some, or start it with more: --connections"},
+                    false);
+  }
   std::string roles;
   for (const Role role : {Role::data, Role::kv, Role::db})
     if (server_.lane(role)) roles += (roles.empty() ? "" : ",") + std::string(name_of(role));
@@ -265,6 +364,7 @@ void Session::welcome(const wire::Text& text) {
   welcome.emplace_back("frame_data", std::to_string(config.frame_data));
   welcome.emplace_back("version", SONDE_VERSION);
   state_ = State::ready;
+  tcp_->limit_frames(0);
   tcp_->send(plain_frame(wire::Kind::welcome, bytes_of(wire::encode_text(welcome))));
   tcp_->flush();
 }
@@ -274,37 +374,51 @@ void Session::upgrade(Bytes first) {
   if (!transport) return refuse(transport.error(), false);
   transport_ = *transport;
   // The two halves talk by turns, which an event loop cannot wait for: a thread does, once this call has left the link.
+  first_word_.assign(first.begin(), first.end());
   upgrading_ = true;
   tcp_->receive(false);
   reactor_.watch(*this);
-  reactor_.post([self = shared_from_this(), first = std::vector<std::byte>(first.begin(), first.end())]() mutable {
-    self->reactor_.spawn([self, first = std::move(first)] { self->make_link(first); });
+  reactor_.post(shared_from_this(), [this] {
+    if (!reactor_.spawn(shared_from_this())) refuse_link();
   });
 }
 
-void Session::make_link(std::vector<std::byte> first) {
-  control_ = std::make_unique<TcpControl>(*tcp_);
-  tcp_->receive(true);
-  const auto accept = [&]() -> Result<std::unique_ptr<Link>> {
-    try {
-      return transport_->accept(*control_, first, link_options_, *this,
-                                Deadline::in_s(server_.config().hello_timeout_s));
-    } catch (...) {  // this thread is ours, and would take the server with it
-      return threw("the transport " + wanted_transport_);
-    }
-  };
-  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(accept());
-  reactor_.post([self = shared_from_this(), made] {
-    self->upgrading_ = false;
-    if (!*made) {
-      self->tcp_->turn_to(*self);
-      return self->refuse(made->error(), false);
-    }
-    self->own_link_ = std::move(**made);
-    self->link_ = self->own_link_.get();
-    self->reactor_.watch(*self);
-    self->ready();
-  });
+void Session::refuse_link() {
+  upgrading_ = false;
+  refuse({"store.unavailable", "the server has no thread to make a link of the transport " + wanted_transport_ + " in",
+          "connect again in a moment, or over tcp; let the server's user have more processes: ulimit -u"},
+         false);
+}
+
+void Session::make_link() noexcept {
+  // This thread is the server's own: what is thrown in it would end all of them.
+  try {
+    control_ = std::make_unique<TcpControl>(*tcp_);
+    tcp_->receive(true);
+    const auto accept = [&]() -> Result<std::unique_ptr<Link>> {
+      try {
+        return transport_->accept(*control_, first_word_, link_options_, *this,
+                                  Deadline::in_s(server_.config().link_timeout_s));
+      } catch (...) {
+        return threw("the transport " + wanted_transport_);
+      }
+    };
+    auto made = std::make_shared<Result<std::unique_ptr<Link>>>(accept());
+    reactor_.post(shared_from_this(), [this, made] {
+      upgrading_ = false;
+      if (!*made) {
+        tcp_->turn_to(*this);
+        return refuse(made->error(), false);
+      }
+      own_link_ = std::move(**made);
+      link_ = own_link_.get();
+      reactor_.watch(*this);
+      ready();
+    });
+  } catch (...) {
+    link_lost_ = true;
+    lose();
+  }
 }
 
 /// Whether the frame just read has what must not be acknowledged before a sync.
@@ -386,6 +500,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   if (!message_) {
     if (h.part != 0 || h.batch_ops == 0)
       return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
+    message_begun_ = {now, received(), frames_};
     message_ = take_message();
     message_->header = h;
     // Many small answers on their way at once would each hold memory of their own. A message in several frames may go
@@ -398,6 +513,10 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
              (h.flags ^ message_->header.flags) & wire::no_reply) {
     return refuse({"store.bad_frame", "a frame that does not continue the message before it", ""}, true);
   }
+  if (h.ops == 0 && h.flags & wire::more)
+    return refuse({"store.bad_frame", "a frame that is not the last of its message brings no operation",
+                   "both sides must run the same version of Sonde"},
+                  true);
   const std::shared_ptr<Message> message = message_;
   Message& m = *message;
   ++m.parts;
@@ -423,25 +542,25 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
     auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
     if (m.queued || durable || outstanding || !lane->try_enter()) {
       if (!std::exchange(m.queued, true) && m.data == 0) m.arena = take_fresh(false);
-      hold(m, table, data, std::move(records_));
-      records_ = {};
+      hold_with_records(m, h, table, data);
       return enqueue(message);
     }
     m.wait_ns = std::max<std::int64_t>(m.wait_ns, 0);  // executed where it arrived
     Position position;
     bool ended = true;
-    if (too_late(m))
-      for (const auto& r : records_) answer(m, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, send);
-    else ended = run_data(m, records_, data, position, scratch_, send, true);
-    lane->leave();
+    {
+      const Turn turn(*lane);
+      if (too_late(m))
+        for (const auto& r : records_) answer(m, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, send);
+      else ended = run_data(m, records_, data, position, scratch_, send, true);
+    }
     if (ended) {
       finish_frame(message);
       if (m.complete) reuse(message);
       return;
     }
     // The client has to take what was read before more is: the rest of this frame waits in memory of its own.
-    hold(m, table, data, std::move(records_));
-    records_ = {};
+    hold_with_records(m, h, table, data);
     jobs_.push_back({message, std::move(m.held.back()), position});
     m.held.pop_back();
     soon();
@@ -451,51 +570,81 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   }
 
   // kv and db: all or nothing, so all of it has to be here first.
-  m.held_bytes += table.size() + data.size();
-  if (m.held_bytes > limit::atomic_batch_bytes) {
+  m.held_bytes += table.size() + data.size() + (m.complete && m.parts == 1 ? 0 : Message::Held{}.bytes());
+  if (m.held_bytes > held_max) {
     m.refused = Status::too_large;
-    m.held.clear();
+    std::vector<std::unique_ptr<Message::Held>>().swap(m.held);
     if (m.complete) finish_frame(message);
     return;
   }
-  m.queued |= needs_sync(m);
+  m.queued |= needs_sync(m) || takes_long(m);
   auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
   if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
     // The common case: one frame, executed where it lies.
     m.wait_ns = 0;
     const FrameView frame{records_, data};
-    run_atomic(m, {&frame, 1}, scratch_, send);
-    lane->leave();
-    reuse(message);
-    return;
+    bool ended = false;
+    {
+      const Turn turn(*lane);
+      ended = run_atomic(m, {&frame, 1}, scratch_, send, false);
+    }
+    scratch_.trim();
+    if (ended) return reuse(message);
+    hold(m, h, table, data);
+    return enqueue(message);
   }
-  hold(m, table, data, std::move(records_));
-  records_ = {};
+  hold(m, h, table, data);
   if (!m.complete) return;
   if (!m.queued && !outstanding && lane->try_enter()) {
     m.wait_ns = now_ns() - now;
-    run_held(m, scratch_, send);
-    lane->leave();
-    reuse(message);
-    return;
+    bool ended = false;
+    {
+      const Turn turn(*lane);
+      ended = run_held(m, scratch_, send, false);
+    }
+    scratch_.trim();
+    if (ended) return reuse(message);
   }
   enqueue(message);
 }
 
-void Session::hold(Message& m, Bytes table, Bytes data, std::vector<wire::Record>&& records) {
+void Session::hold(Message& m, const wire::Header& h, Bytes table, Bytes data) {
   auto held = std::make_unique<Message::Held>();
+  held->header = h;
   held->table.assign(table.begin(), table.end());
-  held->copy.assign(data.begin(), data.end());
-  held->data = held->copy;
-  held->records = std::move(records);
+  held->data.assign(data.begin(), data.end());
+  m.held.push_back(std::move(held));
+}
+
+void Session::hold_with_records(Message& m, const wire::Header& h, Bytes table, Bytes data) {
+  hold(m, h, table, data);
+  Message::Held& held = *m.held.back();
+  held.records = std::exchange(records_, {});
   // Names pointed into the frame as it was received: now into the copy.
   const auto* from = reinterpret_cast<const char*>(table.data());
-  const auto* to = reinterpret_cast<const char*>(held->table.data());
-  for (auto& r : held->records) {
+  const auto* to = reinterpret_cast<const char*>(held.table.data());
+  for (auto& r : held.records) {
     r.space = {to + (r.space.data() - from), r.space.size()};
     r.key = {to + (r.key.data() - from), r.key.size()};
   }
-  m.held.push_back(std::move(held));
+}
+
+bool Session::takes_long(const Message& m) const {
+  if (m.header.role != Role::db) return false;
+  if (m.held_bytes > table_turn_bytes) return true;
+  return std::any_of(records_.begin(), records_.end(), [](const auto& r) {
+    return r.code == Code::db_update || r.code == Code::db_remove || r.code == Code::db_undefine;
+  });
+}
+
+Deadline Session::deadline_of(const Message& m, bool in_lane) const {
+  const std::int64_t now = now_ns();
+  Deadline by = Deadline::in_s(server_.config().query_timeout_s);
+  if (m.header.timeout_ms)
+    by.at_ns = std::min(by.at_ns,
+                        m.arrived_ns.load(std::memory_order_relaxed) + std::int64_t{m.header.timeout_ms} * 1'000'000);
+  if (!in_lane) by.at_ns = std::min(by.at_ns, now + table_turn_ns);
+  return by;
 }
 
 /// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
@@ -509,7 +658,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
   if (role == Role::data) {
     frame = std::move(m.held.back());
     m.held.clear();
-    bytes = frame->table.size() + frame->data.size();
+    bytes = frame->bytes() + frame->records.size() * sizeof(wire::Record);
   }
   if (role != Role::data) m.arena = take_fresh(false);  // the pool of arenas is this thread's
   ++lane_tasks_[static_cast<std::size_t>(role)];
@@ -534,7 +683,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
     if (msg.wait_ns < 0) msg.wait_ns = now_ns() - msg.arrived_ns.load(std::memory_order_relaxed);
     if (!frame) {
       if (self->too_late(msg)) self->refuse_all(msg, Status::timed_out, collect);
-      else self->run_held(msg, scratch, collect);
+      else self->run_held(msg, scratch, collect, true);
     } else {
       Position position;
       if (self->too_late(msg))
@@ -549,8 +698,9 @@ void Session::enqueue(std::shared_ptr<Message> message) {
   task.run = [self, message, work = std::move(work)] {
     trace::call(sonde_store_later, trace::unknown, self->number_of(*message), work);
   };
+  task.lost = [self] { self->lose(); };
   task.done = [self, message, result, role, bytes, durable = task.durable](bool synced) {
-    self->reactor_.post([self, message, result, role, bytes, durable, synced] {
+    self->reactor_.post(self, [self, message, result, role, bytes, durable, synced] {
       --self->lane_tasks_[static_cast<std::size_t>(role)];
       --self->queued_;
       if (self->alive_) {
@@ -565,7 +715,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
         } else {
           for (auto& out : result->frames) self->reply(std::move(out));
         }
-        if (message->header.flags & wire::no_reply) self->lost_ += static_cast<std::uint32_t>(result->failed);
+        if (message->header.flags & wire::no_reply) self->lost_ops_ += static_cast<std::uint32_t>(result->failed);
       }
       self->give_back(bytes);
     });
@@ -583,7 +733,7 @@ void Session::give_back(std::size_t bytes) {
       h.kind = wire::Kind::pong;
       h.flags = wire::data_sum;
       h.id = id;
-      h.lost = std::exchange(lost_, 0);
+      h.lost = std::exchange(lost_ops_, 0);
       wire::encode(h, pong.head.data());
       link_->send(std::move(pong));
     }
@@ -597,7 +747,7 @@ void Session::finish_frame(const std::shared_ptr<Message>& message) {
   const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (message->refused != Status::ok) refuse_all(*message, message->refused, send);
   else emit_reply(*message, true, send);
-  if (message->header.flags & wire::no_reply) lost_ += static_cast<std::uint32_t>(message->failed);
+  if (message->header.flags & wire::no_reply) lost_ops_ += static_cast<std::uint32_t>(message->failed);
 }
 
 void Session::refuse_all(Message& m, Status status, const Emit& emit) {
@@ -771,15 +921,23 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
   return true;
 }
 
-void Session::run_held(Message& m, Scratch& s, const Emit& emit) {
+bool Session::run_held(Message& m, Scratch& s, const Emit& emit, bool in_lane) {
   s.frames.clear();
-  for (const auto& held : m.held) s.frames.push_back({held->records, held->data});
-  run_atomic(m, s.frames, s, emit);
+  for (const auto& held : m.held) s.frames.push_back({{}, held->data, held.get()});
+  return run_atomic(m, s.frames, s, emit, in_lane);
 }
 
 /// Executes a batch that is all or nothing.
-void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch& s, const Emit& emit) {
+bool Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch& s, const Emit& emit, bool in_lane) {
   Backend& backend = server_.lane(m.header.role)->backend();
+  const auto refuse_it = [&](Status status) {
+    refuse_all(m, status, emit);
+    return true;
+  };
+  // Nothing is sized by what the message says of itself: only by what came of it.
+  std::size_t came = 0;
+  for (const FrameView& frame : frames) came += frame.operations();
+  if (m.header.batch_ops > came) return refuse_it(Status::invalid);
   s.ops.assign(m.header.batch_ops, {});
   s.seen.assign(m.header.batch_ops, 0);
   auto& seen = s.seen;
@@ -787,7 +945,9 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
   bool sound = true;
   for (const FrameView& frame : frames) {
     std::size_t at = 0;
-    for (const auto& r : frame.records) {
+    if (frame.held && !wire::read_table(frame.held->header, frame.held->table, s.records))
+      return refuse_it(Status::internal);  // it was read as it came
+    for (const auto& r : frame.held ? std::span<const wire::Record>(s.records) : frame.records) {
       const Bytes part = frame.data.subspan(at, r.data_bytes);
       at += r.data_bytes;
       Op& op = s.ops[r.index];
@@ -803,7 +963,7 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
       pieces[r.index].push_back(part);
     }
   }
-  if (!sound || std::find(seen.begin(), seen.end(), 0) != seen.end()) return refuse_all(m, Status::invalid, emit);
+  if (!sound || std::find(seen.begin(), seen.end(), 0) != seen.end()) return refuse_it(Status::invalid);
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     if (pieces[k].empty()) continue;
     std::size_t size = 0;
@@ -834,14 +994,23 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
     auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);
     results->allow(limit::atomic_batch_bytes);
     const std::int64_t begin = now_ns();
-    execute(backend, s.ops, m.header.safety, s.outcomes, *results);
+    bool gave_up = false;
+    if (m.header.role == Role::db) {
+      const Bounds bounds(deadline_of(m, in_lane), server_.abandoned());
+      execute(backend, s.ops, m.header.safety, s.outcomes, *results);
+      gave_up = bounds.gave_up();
+    } else {
+      execute(backend, s.ops, m.header.safety, s.outcomes, *results);
+    }
     m.backend_ns += now_ns() - begin;
+    if (gave_up && !in_lane && !too_late(m)) return false;
     m.arena = std::move(results);
   }
   for (std::size_t k = 0; k < s.ops.size(); ++k)
     answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
   emit_reply(m, true, emit);
-  if (m.header.flags & wire::no_reply && !m.queued) lost_ += static_cast<std::uint32_t>(m.failed);
+  if (m.header.flags & wire::no_reply && !m.queued) lost_ops_ += static_cast<std::uint32_t>(m.failed);
+  return true;
 }
 
 }  // namespace sonde::store

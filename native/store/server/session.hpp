@@ -37,9 +37,11 @@ struct Message {
 
   // A kv or db batch in several frames, and whatever has to wait: kept here.
   struct Held {
-    std::vector<std::byte> table, copy;
-    Bytes data;  ///< in `copy`, or where the frame was received
-    std::vector<wire::Record> records;
+    wire::Header header;
+    std::vector<std::byte> table, data;
+    std::vector<wire::Record> records;  ///< of objects; those of a batch are read from the table when all of it is here
+    /// Bytes that it takes, and about what the allocator takes for it.
+    std::size_t bytes() const { return sizeof *this + 64 + table.size() + data.size(); }
   };
   std::vector<std::unique_ptr<Held>> held;
   std::size_t held_bytes = 0;
@@ -52,6 +54,8 @@ struct Message {
 struct FrameView {
   std::span<const wire::Record> records;
   Bytes data;
+  const Message::Held* held = nullptr;  ///< its records have to be read from there first
+  std::size_t operations() const { return held ? held->header.ops : records.size(); }
 };
 
 /// How far the operations of a frame have been executed.
@@ -63,7 +67,8 @@ struct Position {
 
 class Session final : public Sink, public std::enable_shared_from_this<Session> {
  public:
-  Session(Reactor& reactor, int fd);
+  /// Takes the socket, and its place at the gate; where this throws, neither.
+  Session(Reactor& reactor, int fd, std::uint64_t place);
   ~Session() override;
 
   /// Something may have come, or may go out. Whether a frame came.
@@ -79,15 +84,22 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   bool alive() const { return alive_; }
   bool upgrading() const { return upgrading_; }
   /// Lets the transport's two halves talk, in the thread that calls; the result goes back to the reactor.
-  void make_link(std::vector<std::byte> first);
+  void make_link() noexcept;
+  /// Ends the connection because there is no thread for make_link().
+  void refuse_link();
+  /// After an exception, in the reactor's thread and its handler: the connection ends, and nothing else.
+  void broke() noexcept;
+  /// Something of it was lost in another thread: it cannot go on. Any-thread, takes no memory.
+  void lose() noexcept;
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
+  /// Ends what was lost.
+  void drop_lost() noexcept;
+  /// Called once a second: ends a connection that did not prove in time who it is, or does not finish what it began.
+  void look_after(std::int64_t now_ns);
   bool busy() const {
     return queued_ || !jobs_.empty() || message_ != nullptr || upgrading_ || (link_ && link_->backlog());
   }
   void goodbye();
-  bool expired(std::int64_t now_ns, double hello_timeout_s) const {
-    return state_ != State::ready && !upgrading_ &&
-           now_ns - since_ns_ > static_cast<std::int64_t>(hello_timeout_s * 1e9);
-  }
 
   std::uint32_t watched = 0;  ///< what the reactor last asked epoll for
   std::uint32_t own_watched = 0;
@@ -110,7 +122,10 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   /// Lets go of what the link holds back.
   void flush();
   std::uint64_t number_of(const Message& message) const { return trace::request(number_, message.header.id); }
-  void hold(Message& message, Bytes table, Bytes data, std::vector<wire::Record>&& records);
+  void hold(Message& message, const wire::Header& header, Bytes table, Bytes data);
+  /// With the records, which pointed into `table`.
+  void hold_with_records(Message& message, const wire::Header& header, Bytes table, Bytes data);
+  void end_broken(const char* what) noexcept;
   void finish_frame(const std::shared_ptr<Message>& message);
   void enqueue(std::shared_ptr<Message> message);
   void pump();
@@ -123,12 +138,39 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
     std::vector<std::uint32_t> indexes;
     std::vector<std::uint8_t> seen;
     std::vector<FrameView> frames;
+    std::vector<wire::Record> records;
+    /// A batch of several frames may be followed by none like it: its memory is given back.
+    void trim() {
+      if (ops.capacity() > wire::frame_ops_max || frames.capacity() > wire::frame_ops_max) *this = {};
+    }
+  };
+  /// Gives the backend back, however the scope is left.
+  class Turn {
+   public:
+    explicit Turn(Lane& lane) : lane_(lane) {}
+    Turn(const Turn&) = delete;
+    ~Turn() { lane_.leave(); }
+
+   private:
+    Lane& lane_;
+  };
+  /// Something that came in part, and how much had come on the connection when it began.
+  struct Begun {
+    std::int64_t since_ns = 0;
+    std::uint64_t received = 0, frames = 0;
   };
   bool run_data(Message&, std::span<const wire::Record>, Bytes data, Position&, Scratch&, const Emit&, bool bounded);
-  /// What is read goes into the message's arena, which may be shared with others of the turn.
-  void run_atomic(Message&, std::span<const FrameView> frames, Scratch&, const Emit&);
+  /// What is read goes into the message's arena, which may be shared with others of the turn. False: it would hold up
+  /// the reactor for too long, was undone, and has to be executed in its lane (in_lane: never so).
+  bool run_atomic(Message&, std::span<const FrameView> frames, Scratch&, const Emit&, bool in_lane);
   /// From the frames that the message holds.
-  void run_held(Message&, Scratch&, const Emit&);
+  bool run_held(Message&, Scratch&, const Emit&, bool in_lane);
+  /// The time by which the message's batch has to be done.
+  Deadline deadline_of(const Message& message, bool in_lane) const;
+  /// Whether it is known beforehand that the frame just read may take long in its backend.
+  bool takes_long(const Message& message) const;
+  std::uint64_t received() const { return tcp_->bytes_in() + received_; }
+  bool overdue(const Begun& begun, std::int64_t now_ns) const;
   void refuse_all(Message&, Status, const Emit&);
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
@@ -158,10 +200,15 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::int64_t since_ns_;
   LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;
+  std::vector<std::byte> first_word_;  ///< of the client's half of the transport
+  const std::uint64_t place_;
+  std::atomic<bool> lost_ = false, link_lost_ = false;
   std::uint64_t number_ = 0;  ///< trace::connection
 
   std::shared_ptr<Message> message_;  ///< whose frames are coming in
   std::shared_ptr<Message> spare_;    ///< one that was dealt with in this thread, to be used again
+  Begun message_begun_, frame_begun_;
+  std::uint64_t received_ = 0, frames_ = 0;  ///< bytes on its own link; frames in all
   struct Job {
     std::shared_ptr<Message> message;
     std::unique_ptr<Message::Held> frame;
@@ -172,7 +219,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   unsigned queued_ = 0;
   std::size_t queued_bytes_ = 0;
   std::vector<std::uint64_t> pings_;  ///< to be answered when the queue is empty
-  std::uint32_t lost_ = 0;
+  std::uint32_t lost_ops_ = 0;
   Scratch scratch_;
   std::vector<wire::Record> records_;
   std::vector<std::shared_ptr<Arena>> arenas_;

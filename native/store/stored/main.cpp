@@ -43,7 +43,8 @@ options
   --token-file FILE       the shared secret of --auth token
   --user UID              munge: let this user in too; may be repeated
   --threads N             threads that serve connections (1)
-  --connections N         at most so many (4096)
+  --connections N         limit on connections that have proved who they are (4096)
+  --query-timeout TIME    end a batch with tables that takes longer (10s)
   --module FILE           load backends and transports from a shared object; may be repeated
   --metrics HOST:PORT     OpenMetrics over HTTP at /metrics
   --metrics-token FILE    scrapers must send it; needed where others can reach the address
@@ -151,6 +152,12 @@ int main(int argc, char** argv) {
       auto token = auth::read_token(std::string(value), true);
       if (!token) return fail(token.error());
       metrics_token = *token;
+    } else if (name == "--query-timeout") {
+      if (!need()) return missing();
+      auto time = parse_duration(value);
+      if (!time) return fail(time.error());
+      if (*time <= 0 || *time > 86400) return fail(bad_usage("--query-timeout is more than 0s, and at most 24h"));
+      config.query_timeout_s = *time;
     } else if (name == "--spin") {
       if (!need()) return missing();
       auto spin = parse_duration(value);

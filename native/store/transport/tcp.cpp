@@ -210,7 +210,6 @@ TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink)
   set_option(fd_, IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set_option(fd_, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(fd_, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  make_room(1);
 }
 
 void TcpLink::adopt(const LinkOptions& options) {
@@ -229,17 +228,19 @@ LinkInfo TcpLink::info() const {
   return {"tcp", "", detail};
 }
 
-std::string TcpLink::peer_host() const {
+std::string peer_of(int fd) {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
   char text[INET6_ADDRSTRLEN] = "";
-  if (::getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
   if (peer.ss_family == AF_INET)
     ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&peer)->sin_addr, text, sizeof text);
   if (peer.ss_family == AF_INET6)
     ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr, text, sizeof text);
   return text;
 }
+
+std::string TcpLink::peer_host() const { return peer_of(fd_); }
 
 bool TcpLink::same_host() const {
   sockaddr_storage own{};
@@ -327,7 +328,9 @@ void TcpLink::make_room(std::size_t need) {
   if (capacity_ >= held + need && held <= capacity_ / 2) {
     std::memmove(in_.get(), in_.get() + begin_, held);
   } else {
-    const std::size_t size = std::max({held + need, first_capacity, std::min(2 * capacity_, usual_capacity)});
+    const std::size_t size = frame_max_
+                                 ? std::max(held + need, frame_max_)
+                                 : std::max({held + need, first_capacity, std::min(2 * capacity_, usual_capacity)});
     auto larger = std::make_unique_for_overwrite<std::byte[]>(size);
     if (held) std::memcpy(larger.get(), in_.get() + begin_, held);
     in_ = std::move(larger);
@@ -368,7 +371,7 @@ void TcpLink::read_some(int flags) {
   bytes_in_ += static_cast<std::uint64_t>(n);
   end_ += static_cast<std::size_t>(n);
   unparsed_ = true;
-  if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity)
+  if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity && !frame_max_)
     make_room(capacity_);  // there is more than it holds
 }
 
@@ -405,9 +408,21 @@ int TcpLink::deliver() {
     }
     const wire::Header& h = *header;
     const std::size_t head = wire::header_bytes + h.table_bytes, whole = head + h.data_bytes;
+    if (frame_max_ && whole > frame_max_) {
+      const Error large{"store.bad_frame",
+                        "a frame of " + std::to_string(whole) + " B; before it is known who the peer is, at most " +
+                            std::to_string(frame_max_) + " B are allowed",
+                        "both sides must run the same version of Sonde"};
+      send(plain_frame(wire::Kind::fault, bytes_of(large.what)));
+      flush();
+      fail(large);
+      break;
+    }
     if (held < whole) {
+      // No more room than for as much as came already: a header can claim what it likes.
+      const std::size_t most = std::max(held, usual_capacity);
       if (held < head) {
-        make_room(head - held);
+        make_room(std::min(head - held, most));
         break;
       }
       places_.clear();
@@ -435,7 +450,7 @@ int TcpLink::deliver() {
         begin_ = end_ = 0;
         break;
       }
-      make_room(whole - held);
+      make_room(std::min(whole - held, most));
       rest_ = h.data_bytes >= large_frame ? whole - held : 0;
       break;
     }

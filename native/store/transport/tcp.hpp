@@ -37,6 +37,9 @@ Result<int> tcp_connect(const Address& address, Deadline deadline, const std::fu
 /// A listening socket, and the port it got. Errors: store.cannot_listen.
 Result<int> tcp_listen(const Address& address, std::uint16_t& port);
 
+/// The address that a connected socket's peer has; empty where it is no internet address.
+std::string peer_of(int fd);
+
 class TcpLink final : public Link {
  public:
   /// Takes the socket. The sink may be changed by turn_to(), by the thread that owns the link.
@@ -59,6 +62,10 @@ class TcpLink final : public Link {
   bool open() const override { return fd_ >= 0 && !closed_; }
   LinkInfo info() const override;
 
+  /// Longer frames are the end of the link, and no room is made for them. 0: those that the wire format allows.
+  void limit_frames(std::size_t bytes) { frame_max_ = bytes; }
+  /// A frame has come in part.
+  bool partial() const { return placing_ || end_ != begin_; }
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }
   std::string peer_host() const;
@@ -87,9 +94,10 @@ class TcpLink final : public Link {
 
   std::unique_ptr<std::byte[]> in_;
   std::size_t capacity_ = 0, begin_ = 0, end_ = 0;  ///< in_[begin_, end_) is received and not delivered
-  std::size_t rest_ = 0;                            ///< of a large frame that is on its way into in_
-  bool large_ = false;                              ///< the frame before was large: so may the next be
-  bool unparsed_ = false;                           ///< it may hold a frame
+  std::size_t frame_max_ = 0;
+  std::size_t rest_ = 0;   ///< of a large frame that is on its way into in_
+  bool large_ = false;     ///< the frame before was large: so may the next be
+  bool unparsed_ = false;  ///< it may hold a frame
   bool receiving_ = true, closed_ = false, eof_ = false;
   int recv_timeout_ms_ = -1;
   Spin spin_;

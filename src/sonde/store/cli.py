@@ -82,7 +82,14 @@ def group() -> None:
     default="4096",
     show_default=True,
     metavar="N",
-    help="Take at most so many.",
+    help="Limit on connections that have proved who they are.",
+)
+@click.option(
+    "--query-timeout",
+    "query_timeout_s",
+    type=DURATION,
+    metavar="TIME",
+    help="End a batch with tables that takes longer (10s).",
 )
 @click.option(
     "--module",
@@ -118,6 +125,7 @@ def serve(
     users: tuple[str, ...],
     threads: int,
     connections: int,
+    query_timeout_s: float | None,
     modules: tuple[Path, ...],
     metrics: str | None,
     metrics_token: Path | None,
@@ -153,6 +161,7 @@ def serve(
         words += (
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
         )
+    words += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
     words += ["--spin", f"{spin_s}s"] if spin_s is not None else []
     words += ["--no-nodelay"] * no_nodelay + ["--cork"] * cork
     if auth == "token" and token_file is None:

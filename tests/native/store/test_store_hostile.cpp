@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "../hostile/stranger.hpp"
 #include "service.hpp"
 #include "store/fuzz/hostile.hpp"
 #include "store/transport/tcp.hpp"
@@ -153,13 +154,15 @@ TEST_CASE("a thousand idle connections cost others nothing, and one too many is 
   ServerConfig base;
   base.connections = 1001;
   Service service(1, memory_backends(), base);
-  std::vector<int> idle;
+  Stream entry = plain_frame(wire::Kind::hello, bytes_of("client=idle\nnonce=y\n")).head;
+  append(entry, plain_frame(wire::Kind::proof, {}).head);
+  std::vector<Stranger> idle;
   for (int k = 0; k < 1000; ++k) {
-    auto fd = tcp_connect(*parse_address(service.config.servers[0]), Deadline::in_s(5));
-    REQUIRE(fd);
-    idle.push_back(*fd);
+    idle.emplace_back(*service.servers[0], "127.0.0.1");
+    idle.back().say(entry);
+    idle.back().hear(wire::Kind::challenge);
+    idle.back().hear(wire::Kind::welcome);
   }
-  while (service.servers[0]->metrics().connections < 1000) std::this_thread::yield();
   {
     auto client = service.client();
     auto b = client.batch();
@@ -170,7 +173,6 @@ TEST_CASE("a thousand idle connections cost others nothing, and one too many is 
     CHECK(refused.error().code == "store.unavailable");
     CHECK(refused.error().what.find("1001 connections") != std::string::npos);
   }
-  for (const int fd : idle) ::close(fd);
 }
 
 TEST_CASE("who does not say hello in time is sent away") {

@@ -19,6 +19,7 @@ namespace sonde::store::ofi {
 
 namespace {
 
+constexpr std::size_t part_room = 512u << 10;  // taken at once for a frame that comes in parts
 constexpr std::size_t header_bytes = sizeof(MessageHeader);
 constexpr std::size_t slot_bytes = 32u << 10;  ///< of a message's own memory, header included
 constexpr std::size_t copy_bytes =
@@ -842,7 +843,7 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
         place_left_ = room;
       } else {
         part_need_ = head + part_header_.data_bytes;
-        part_.reserve(part_need_);
+        part_.reserve(std::min(part_need_, part_room));  // the header's claim is borne out by what comes
       }
       return true;
     }
