@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <unordered_set>
 
+#include "core/text.hpp"
+
 namespace sonde {
 namespace {
 
@@ -14,14 +16,6 @@ constexpr std::size_t most_digits = 18;  // fits std::uint64_t
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool in_name(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
-}
-
-/// A piece of a hostile text that may be shown.
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 40)) out += (c >= 0x20 && c < 0x7f) ? c : '?';
-  if (text.size() > 40) out += "...";
-  return "'" + out + "'";
 }
 
 Error bad(std::string_view text, std::size_t at, const std::string& why) {
