@@ -316,8 +316,7 @@ void Connection::progress() {
   used_ns_ = now_ns();
   link_->progress();
   // The fabric may not notice that its peer is gone; the TCP connection does.
-  if (open_ && control_ && exchanges_.empty() && !control_->heard())
-    close(control_->last_words().empty() ? "the server ended the connection" : control_->last_words());
+  if (open_ && control_ && exchanges_.empty() && !control_->heard()) close(control_->why_ended().what);
   reap();
 }
 
@@ -461,13 +460,8 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
       return;
     case wire::Kind::goodbye:
     case wire::Kind::fault: {
-      const auto text = wire::decode_text(data);
-      const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"),
-                             hint = wire::text_value(text, "hint");
-      again_ = wire::text_value(text, "again") == "1";
-      failure_ = named(code.empty() ? Error{"store.disconnected",
-                                            "the server ended the connection: " + std::string(text_of(data)), ""}
-                                    : Error{std::string(code), std::string(what), std::string(hint)});
+      again_ = wire::text_value(wire::decode_text(data), "again") == "1";
+      failure_ = named(last_words(data));
       return close(failure_.what);
     }
     default:

@@ -19,6 +19,7 @@
 #include "core/json.hpp"
 #include "store/auth.hpp"
 #include "store/server/reactor.hpp"
+#include "store/transport.hpp"
 
 namespace sonde::store {
 
@@ -88,6 +89,9 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
     if (!backend) return backend.error();
     lane = std::make_unique<Lane>(spec.role, std::move(*backend), server->metrics_);
   }
+  server->all_transports_ = c.transports.empty() && is_loopback(*address);
+  for (const auto& name : c.transports)
+    if (auto there = open_transport(name); name != "tcp" && !there) return there.error();
   auto listener = tcp_listen(*address, server->port_);
   if (!listener) return listener.error();
   server->listener_ = *listener;
@@ -99,6 +103,11 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
     server->reactors_.push_back(std::make_unique<Reactor>(*server));
   server->acceptor_ = std::thread([s = server.get()] { s->accept_all(); });
   return server;
+}
+
+bool Server::serves(const std::string& transport) const {
+  const auto& named = config_.transports;
+  return transport == "tcp" || all_transports_ || std::find(named.begin(), named.end(), transport) != named.end();
 }
 
 Server::~Server() {

@@ -27,6 +27,9 @@ struct ServerConfig {
   std::string auth = "none";              ///< "none" (loopback only), "token", "munge"
   std::string token_file;
   std::vector<unsigned> users;  ///< munge: let in beside root and the server's own user
+  /// That a client may ask for; empty: all that there are on loopback, and tcp alone where others reach the address,
+  /// since links of other transports do not prove each message.
+  std::vector<std::string> transports;
   unsigned threads = 1;         ///< that read from and write to connections
   unsigned connections = 4096;  ///< that have proved who they are, at most
   std::size_t frame_data = wire::frame_data_default;
@@ -51,6 +54,8 @@ class Server {
 
   std::uint16_t port() const { return port_; }
   std::string address() const;
+  /// Whether a client may have it; tcp, in which it asks, always.
+  bool serves(const std::string& transport) const;
   /// JSON: roles, backends, counts, latencies, connections, last error.
   std::string status() const;
   /// The same as OpenMetrics text.
@@ -89,6 +94,7 @@ class Server {
   ServerConfig config_;
   std::string token_;
   Metrics metrics_;
+  bool all_transports_ = false;
   std::unique_ptr<Gate> gate_;
   std::array<std::unique_ptr<Lane>, role_count> lanes_;
   std::vector<std::unique_ptr<Reactor>> reactors_;

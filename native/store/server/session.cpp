@@ -370,6 +370,11 @@ void Session::welcome(const wire::Text& text) {
 }
 
 void Session::upgrade(Bytes first) {
+  if (!server_.serves(wanted_transport_))
+    return refuse({"store.not_served", "the server does not serve the transport " + wanted_transport_,
+                   "use tcp; or have the server started with --transports tcp," + wanted_transport_ +
+                       ", on a network on which each host may be trusted"},
+                  false);
   auto transport = open_transport(wanted_transport_);
   if (!transport) return refuse(transport.error(), false);
   transport_ = *transport;

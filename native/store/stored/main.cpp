@@ -2,6 +2,7 @@
 // Standard output carries events, one JSON object a line; standard error the log.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -42,6 +43,7 @@ options
   --auth none|token|munge who may connect (none: on loopback only)
   --token-file FILE       the shared secret of --auth token
   --user UID              munge: let this user in too; may be repeated
+  --transports NAME,…     that clients may ask for (all on loopback; tcp alone where others reach the address)
   --threads N             threads that serve connections (1)
   --connections N         limit on connections that have proved who they are (4096)
   --query-timeout TIME    end a batch with tables that takes longer (10s)
@@ -65,7 +67,7 @@ int fail(const Error& error) {
       << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text()
       << std::endl;
   return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" ||
-                 error.code == "store.unknown_backend"
+                 error.code == "store.unknown_backend" || error.code == "store.unknown_transport"
              ? 2
              : 3;
 }
@@ -138,6 +140,13 @@ int main(int argc, char** argv) {
     } else if (name == "--auth") {
       if (!need()) return missing();
       config.auth = value;
+    } else if (name == "--transports") {
+      if (!need()) return missing();
+      for (std::size_t at = 0; at <= value.size();) {
+        const auto comma = std::min(value.find(',', at), value.size());
+        config.transports.emplace_back(value.substr(at, comma - at));
+        at = comma + 1;
+      }
     } else if (name == "--token-file") {
       if (!need()) return missing();
       config.token_file = value;

@@ -556,8 +556,7 @@ Result<void> TcpControl::send(Bytes message) {
   link_.send(plain_frame(wire::Kind::transport, message));
   link_.flush();
   if (link_.open()) return {};
-  return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_,
-               "see the server's log"};
+  return why_ended();
 }
 
 Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
@@ -567,9 +566,7 @@ Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
       inbox_.pop_front();
       return message;
     }
-    if (gone_ || !link_.open())
-      return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_,
-                   "see the server's log"};
+    if (gone_ || !link_.open()) return why_ended();
     if (deadline.passed())
       return Error{"store.timed_out", "the peer did not answer in time", "see the server's log; raise --timeout"};
     link_.wait(deadline);
@@ -591,14 +588,27 @@ void TcpControl::frame(Link&, const wire::Header& h, Bytes, Bytes data, bool) {
   if (h.body_crc != wire::crc32c(data)) return;
   if (h.kind == wire::Kind::transport && inbox_.size() < 64) inbox_.emplace_back(data.begin(), data.end());
   if (h.kind == wire::Kind::goodbye || h.kind == wire::Kind::fault) {
-    last_words_ = text_of(data);
+    said_ = last_words(data);
     gone_ = true;
   }
 }
 
 void TcpControl::closed(Link&, const Error* error) {
   gone_ = true;
-  if (error && last_words_.empty()) last_words_ = error->what;
+  if (error && !said_) said_ = Error{"store.disconnected", error->what, "see the server's log"};
+}
+
+Error TcpControl::why_ended() const {
+  return said_ ? *said_ : Error{"store.disconnected", "the peer ended the connection", "see the server's log"};
+}
+
+Error last_words(Bytes data) {
+  const auto text = wire::decode_text(data);
+  const std::string code(wire::text_value(text, "code"));
+  if (code.empty())
+    return {"store.disconnected", "the peer ended the connection: " + std::string(text_of(data)),
+            "see the server's log"};
+  return {code, std::string(wire::text_value(text, "what")), std::string(wire::text_value(text, "hint"))};
 }
 
 }  // namespace sonde::store

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -125,15 +126,18 @@ class TcpControl final : public Control, public Sink {
   void frame(Link&, const wire::Header&, Bytes table, Bytes data, bool placed) override;
   void closed(Link&, const Error* error) override;
 
-  /// What the peer said when it ended, if it did.
-  const std::string& last_words() const { return last_words_; }
+  /// Why the peer ended the connection, if it did: what it said, or store.disconnected.
+  Error why_ended() const;
 
  private:
   TcpLink& link_;
   std::deque<std::vector<std::byte>> inbox_;
-  std::string last_words_;
+  std::optional<Error> said_;
   bool gone_ = false;
 };
+
+/// What a goodbye or a fault says; of one that names no code, store.disconnected.
+Error last_words(Bytes data);
 
 /// A frame without a table: hello, ping, goodbye and their like.
 Outgoing plain_frame(wire::Kind kind, Bytes data, std::uint64_t id = 0);

@@ -69,6 +69,11 @@ def group() -> None:
     help="Let this user in, with --auth munge; may be repeated.",
 )
 @click.option(
+    "--transports",
+    metavar="NAME,...",
+    help="What clients may ask for.  [default: all on loopback; tcp where others reach it]",
+)
+@click.option(
     "--threads",
     type=Whole(1),
     default="1",
@@ -124,6 +129,7 @@ def serve(
     token_file: Path | None,
     users: tuple[str, ...],
     threads: int,
+    transports: str | None,
     connections: int,
     query_timeout_s: float | None,
     modules: tuple[Path, ...],
@@ -161,6 +167,7 @@ def serve(
         words += (
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
         )
+    words += ["--transports", transports] if transports is not None else []
     words += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
     words += ["--spin", f"{spin_s}s"] if spin_s is not None else []
     words += ["--no-nodelay"] * no_nodelay + ["--cork"] * cork
