@@ -181,7 +181,10 @@ TEST_CASE("power config: keys are told once each, and a file of all defaults cha
                        key.section == "job-scheduler.shares";
     if (key.default_value.empty() || table) continue;
     const bool bare = key.type == "integer" || key.type == "number" || key.type == "true or false";
-    const std::string quoted = '"' + key.default_value + '"';
+    std::string quoted = '"' + key.default_value + '"';
+    if (key.type == "list of texts")  // the items of a default stand behind each other as in a sentence
+      for (std::size_t at = 0; (at = quoted.find(", ", at)) != std::string::npos; at += 4)
+        quoted.replace(at, 2, "\", \"");
     sections[key.section] += key.key + " = " +
                              (bare                          ? key.default_value
                               : key.type == "list of texts" ? "[" + quoted + "]"
