@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -25,6 +26,7 @@
 #include "providers.hpp"
 #include "store/conformance/pair.hpp"
 #include "store/conformance/transport.hpp"
+#include "store/module/ofi/region.hpp"
 #include "store/module/ofi/threshold.hpp"
 
 using namespace sonde;
@@ -315,6 +317,37 @@ TEST_CASE("without a provider given, processes of one host take shared memory") 
   REQUIRE_MESSAGE(pair.client, pair.error);
   CHECK(pair.client->info().transport == "ofi-rdm");
   CHECK(pair.client->info().provider == "shm");
+}
+
+TEST_CASE("shared memory that is not this user's own, or none of a transport, is not mapped") {
+  const auto address = [](const std::string& text) { return std::as_bytes(std::span(text.c_str(), text.size() + 1)); };
+  const std::string whole = "fi_shm://sonde-ofi-0-1-2:3", bare = "sonde-ofi-x";
+  CHECK(ofi::region_of(address(whole)) == "sonde-ofi-0-1-2:3");
+  CHECK(ofi::region_of(address(bare)) == bare);
+  CHECK(ofi::region_of({}).empty());
+  const std::string own = "sonde-ofi-0-0-" + std::to_string(::getpid()) + "-test", path = "/dev/shm/" + own;
+  const std::string other = "sonde-" + own, link = own + "-link";
+  const auto make = [](const std::string& at) {
+    const int fd = ::open(at.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    REQUIRE(fd >= 0);
+    ::close(fd);
+  };
+  make(path);
+  make("/dev/shm/" + other);
+  REQUIRE(::symlink(path.c_str(), ("/dev/shm/" + link).c_str()) == 0);
+  CHECK(ofi::is_own_region(own));
+  CHECK(!ofi::is_own_region(link));
+  CHECK(!ofi::is_own_region(other));
+  CHECK(!ofi::is_own_region("../" + own));
+  CHECK(!ofi::is_own_region(own + "-nowhere"));
+  REQUIRE(::chmod(path.c_str(), 0620) == 0);
+  CHECK(!ofi::is_own_region(own));
+  if (::geteuid() == 0) {
+    REQUIRE(::chmod(path.c_str(), 0600) == 0);
+    REQUIRE(::chown(path.c_str(), 65534, 65534) == 0);
+    CHECK(!ofi::is_own_region(own));
+  }
+  for (const auto& name : {own, other, link}) ::unlink(("/dev/shm/" + name).c_str());
 }
 
 TEST_CASE("probe says of every candidate that it works, or why not") {

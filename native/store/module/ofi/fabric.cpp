@@ -23,6 +23,7 @@
 #include <string_view>
 #include <utility>
 
+#include "store/module/ofi/region.hpp"
 #include "store/module/ofi/strict.hpp"
 
 namespace sonde::store::ofi {
@@ -31,7 +32,6 @@ namespace {
 
 constexpr std::uint32_t api = FI_VERSION(1, 17);
 constexpr std::size_t queue_entries = 512;
-constexpr const char* shm_prefix = "sonde-ofi-";
 /// Each has 16 MiB of shared memory, of which the provider fills 4 to 8 at once, whatever sizes it is asked for (1.17).
 constexpr int shm_ports_max = 64;
 std::atomic<int> shm_ports{0};
@@ -166,6 +166,8 @@ class FabricPort final : public Port {
   }
 
   Result<void> set_peer(Bytes address) override {
+    if (only_local(options_.provider) && !is_own_region(region_of(address)))
+      return Error{"store.no_provider", "the peer's shared memory is not this user's", "use another transport, as tcp"};
     std::vector<std::byte> copy(address.begin(), address.end());
     copy.resize(copy.size() + 16);  // a string's end, whatever the peer sent
     const int n = fi_av_insert(vector_.get(), copy.data(), 1, &peer_, 0, nullptr);
@@ -337,10 +339,7 @@ class FabricPort final : public Port {
     if (!only_local(options_.provider)) return;
     const auto own = address();
     if (!own) return;
-    std::string name(reinterpret_cast<const char*>((*own).data()),
-                     ::strnlen(reinterpret_cast<const char*>((*own).data()), (*own).size()));
-    if (const std::size_t scheme = name.find("://"); scheme != std::string::npos) name.erase(0, scheme + 3);
-    if (name.starts_with(shm_prefix)) ::shm_unlink(name.c_str());
+    if (const std::string name = region_of(*own); name.starts_with(shm_prefix)) ::shm_unlink(name.c_str());
   }
 
  private:
