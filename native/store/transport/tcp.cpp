@@ -508,7 +508,7 @@ void TcpLink::wait(Deadline deadline) {
     const int limit_ms = left < 0 ? 0 : static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
     if (limit_ms != recv_timeout_ms_) {
       recv_timeout_ms_ = limit_ms;
-      const timeval limit{limit_ms / 1000, limit_ms % 1000 * 1000};
+      const timeval limit{limit_ms / 1000, limit_ms % 1000 * 1000L};
       ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     }
     const std::int64_t begin = now_ns();

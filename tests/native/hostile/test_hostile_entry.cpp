@@ -75,7 +75,7 @@ TEST_CASE("what a hello says is kept no further than it is of use" * doctest::sk
   };
   held_for("");  // what the first takes for all that follow
   const std::size_t usual = held_for("");
-  CHECK(held_for(hello) < usual + 16 * 1200);
+  CHECK(held_for(hello) < usual + std::size_t{16} * 1200);
 }
 
 TEST_CASE("strangers who do not say who they are keep nobody out, however many they are") {

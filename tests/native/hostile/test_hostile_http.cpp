@@ -58,7 +58,7 @@ class Caller {
 };
 
 std::unique_ptr<Http> start(
-    HttpConfig config, std::function<std::string()> metrics = [] { return std::string("# EOF\n"); }) {
+    const HttpConfig& config, std::function<std::string()> metrics = [] { return std::string("# EOF\n"); }) {
   auto http = Http::start(config, std::move(metrics));
   REQUIRE_MESSAGE(http, http.error().what);
   return std::move(*http);
@@ -71,7 +71,7 @@ constexpr std::string_view scrape = "GET /metrics HTTP/1.1\r\nAccept: applicatio
 TEST_CASE("a scrape is answered beside connections that are silent, slow, or do not read") {
   HttpConfig config;
   config.request_timeout_s = 3600;
-  const std::string large(8u << 20, '#');
+  std::string large(8u << 20, '#');
   const auto http = start(config, [&] { return large; });
   std::vector<Caller> silent;
   for (int k = 0; k < 10; ++k) silent.emplace_back(http->port());
