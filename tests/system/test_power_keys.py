@@ -50,8 +50,8 @@ def test_roles_share_one_profile_and_the_operator_orders(
         assert run("bus", "keys", "add", "keys", role, "--role", role)[0] == 0
     make_bus(tmp_path, over)
     plain = (tmp_path / "bus.xml").read_text()
-    own = '><security folder="keys" identity="operator"/></profile></sonde'
-    (tmp_path / "bus.xml").write_text(plain.replace("/></sonde", own))
+    own = '<security folder="keys" identity="operator"/></profile>'
+    (tmp_path / "bus.xml").write_text(plain.replace("</profile>", own))
     tree = Rapl(tmp_path / "sys")
     config = tmp_path / "power.toml"
     config.write_text(
