@@ -40,8 +40,8 @@ def find(
 ) -> Path | None:
     """The config file in force: `named`, else $SONDE_CONFIG, else the first that exists of the usual places.
 
-    None where there is none, or where $SONDE_CONFIG is set and empty. Nobody else's file is found: passed_over is told
-    why one was left out.
+    None where there is none, or where $SONDE_CONFIG is set and empty. Files of other users are passed over;
+    passed_over gets the reason.
     """
     if named:
         return named

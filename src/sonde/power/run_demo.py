@@ -200,7 +200,7 @@ class Show:
         self._port = _free_port() if self.with_bridge else 0
         self._loads = [folder / f"load-{name}" for name in demo.NODES]
         self._set_loads(demo.LOADS[0])
-        # A job manager starts what it is told, and so it is told by nobody but this demo.
+        # A job manager carries out every order on its bus; with keys, only this demo can give one.
         self._secure = not quick and _has_security()
         if not quick and not self._secure:
             what = "job managers serve no bus that lets in everybody, and there are no keys here"

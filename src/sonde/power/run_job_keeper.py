@@ -71,7 +71,7 @@ def end_group(cgroup: str) -> None:
 
 
 def in_group(cgroup: str) -> list[int]:
-    """Processes of a job's cgroup; [] where there is none."""
+    """Processes of a job's cgroup; [] if the job has no cgroup."""
     with suppress(OSError, ValueError):
         return [int(pid) for pid in Path(cgroup, "cgroup.procs").read_text().split()] if cgroup else []
     return []

@@ -84,7 +84,7 @@ def _readable(fd: int) -> bool:
 
 
 def own_group() -> Path | None:
-    """The cgroup of version 2 that this process is in; None: there is none, or none in which others can be made."""
+    """The cgroup (version 2) of this process; None if it has no such cgroup, or may not make others in it."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         groups = Path("/proc/self/cgroup").read_text().splitlines()
@@ -758,7 +758,8 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called, threads))
         running = sum(not job.over for job in manager.jobs.values())
-        yield line("ready", role=NAME, name=called, state=str(settings.state), running=running)
+        ready = {"state": str(settings.state), "running": running, "cgroups": own_group() is not None}
+        yield line("ready", role=NAME, name=called, **ready)
         notify("READY=1")
         # A signal ends a wait by this: poll() itself goes on after it.
         threading.Thread(target=_wake_when, args=(ending, manager), daemon=True).start()

@@ -93,5 +93,7 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
         return
     who = f"'{name}'" if name else f"user {uid}, whom this host does not know,"
     if not claimed:
-        raise NotProven(f"the credential is of {who} who is none of may_speak_for_others under [users]")
+        raise NotProven(
+            f"the credential is of {who}, and may_speak_for_others under [users] does not name it"
+        )
     raise NotProven(f"the credential is of {who} and the order in the name of '{claimed}'")
