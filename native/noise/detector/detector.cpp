@@ -31,9 +31,11 @@ constexpr double shortest_stall_s = 3e-6;
 constexpr double agreement_s = 0.002;  // between two agreements to go on
 constexpr double warm_up_s = 0.1, look_s = 0.25;
 constexpr int keeping_pairs = 48, choosing_pairs = 96;
-constexpr double keeping_s = 0.0025;    // one half of a pair
-constexpr std::uint32_t coarsest = 16;  // iterations that share a reading where it is dear
-constexpr double dearest_share = 0.01;  // what keeping may cost before readings are shared
+constexpr int fewest_pairs = 8;
+constexpr double keeping_s = 0.0025;     // one half of a pair
+constexpr double longest_keeping_s = 2;  // where ranks wait for cores, a pair takes much longer than its iterations do
+constexpr std::uint32_t coarsest = 16;   // iterations that share a reading where it is dear
+constexpr double dearest_share = 0.01;   // what keeping may cost before readings are shared
 constexpr std::uint32_t longest_tick = 0xffffffffu;
 
 }  // namespace
@@ -248,6 +250,9 @@ Result<Calibration> Detector::calibrate() {
   if (empty)
     return Error{"noise.nothing_measured", "the operation did not end once while calibrating",
                  "ask for shorter messages with --size"};
+  // What a chunk takes hangs on the mean: where ranks share cores, a few iterations take most of the time.
+  double mean_s = look.length_s / static_cast<double>(look.iterations);
+  MPI_Allreduce(MPI_IN_PLACE, &mean_s, 1, MPI_DOUBLE, MPI_MAX, team_.comm());
   const double kept_s = sorted[sorted.size() / 2] * found_.tick_s;
   const auto rare =
       static_cast<std::size_t>(std::min(stalls_per_s * look.length_s, 0.5 * static_cast<double>(sorted.size())));
@@ -256,9 +261,9 @@ Result<Calibration> Detector::calibrate() {
   found_.iteration_s = kept_s / found_.every;
   MPI_Allreduce(MPI_IN_PLACE, &found_.iteration_s, 1, MPI_DOUBLE, MPI_MIN, team_.comm());
   threshold_ = static_cast<std::uint64_t>(found_.stall_s / found_.tick_s);
-  set_chunk(found_.iteration_s);
+  set_chunk(mean_s);
   make_room(options_.longest_block_s, found_.iteration_s);
-  measure_keeping(found_.iteration_s, keeping_pairs);
+  measure_keeping(mean_s, keeping_pairs);
   return found_;
 }
 
@@ -297,14 +302,15 @@ void Detector::choose_readers(double iteration_s) {
   found_.every = team_.rank() == least.second ? 1 : coarsest;
 }
 
-// Bare and kept in turns, the first of a pair drawn: what keeping adds to the loop.
+// Bare and kept in turns, the first of a pair drawn: what keeping adds to the loop. Fewer pairs where they take long.
 void Detector::measure_keeping(double iteration_s, int pairs) {
   const double wanted = std::min(keeping_s / iteration_s, static_cast<double>(found_.room)) / coarsest;
   const auto count = coarsest * static_cast<std::uint32_t>(std::max(wanted, 1.0));
   Random random(1);
   std::vector<double> shares;
   block_ = nullptr;
-  for (int pair = 0; pair < pairs; ++pair) {
+  const double until = now_s() + longest_keeping_s;
+  for (int pair = 0; pair < pairs && go_on(pair < fewest_pairs || now_s() < until) != 0; ++pair) {
     double time[2] = {0, 0};
     const bool first = random.below(2) == 1;
     for (const bool keeping : {first, !first}) {

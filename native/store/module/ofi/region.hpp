@@ -16,6 +16,7 @@ constexpr const char* shm_prefix = "sonde-ofi-";
 
 /// The name of the region that an address of the provider leads to.
 inline std::string region_of(std::span<const std::byte> address) {
+  if (address.empty()) return {};
   const auto* text = reinterpret_cast<const char*>(address.data());
   std::string name(text, ::strnlen(text, address.size()));
   if (const std::size_t scheme = name.find("://"); scheme != std::string::npos) name.erase(0, scheme + 3);
