@@ -274,7 +274,7 @@ void Detector::set_chunk(double iteration_s) {
 
 // Room for twice as many iterations as expected; what memory there is bounds it.
 void Detector::make_room(double length_s, double iteration_s) {
-  found_.room = static_cast<std::uint64_t>(2 * length_s / iteration_s) + 2 * found_.chunk;
+  found_.room = static_cast<std::uint64_t>(2 * length_s / iteration_s) + std::uint64_t{2} * found_.chunk;
   found_.room = std::min<std::uint64_t>(found_.room, options_.memory_bytes / sizeof(std::uint32_t));
   MPI_Allreduce(MPI_IN_PLACE, &found_.room, 1, MPI_UINT64_T, MPI_MIN, team_.comm());
   kept_.assign(found_.room, 0);  // touched: a page fault in an iteration would look like noise
