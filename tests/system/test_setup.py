@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -328,6 +329,14 @@ def works(top: Path) -> bool:
     return ran.returncode == 0 and ran.stdout.startswith(str(top))
 
 
+def lock(top: Path, entry: str) -> None:
+    """Adds one package to those that every set-up installs."""
+    path = top / "deploy/constraints.txt"
+    text = path.read_text()
+    assert "# section: run\n" in text
+    path.write_text(text.replace("# section: run\n", f"# section: run\n{entry}\n"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 class TestWhole:
@@ -402,11 +411,7 @@ class TestWhole:
     def test_an_index_that_does_not_answer_is_named(self, ready: Path) -> None:
         for stamp in ready.glob(".venv/.sonde-packages-*"):
             stamp.unlink()
-        (ready / "pyproject.toml").write_text(
-            (ready / "pyproject.toml")
-            .read_text()
-            .replace('"rich>=13"', '"rich>=13",\n  "sonde-no-such-package"')
-        )
+        lock(ready, "sonde-no-such-package==1.0 \\\n    --hash=sha256:" + 64 * "0")
         ran = set_up(
             ready, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1", PIP_EXTRA_INDEX_URL=""
         )
@@ -414,3 +419,23 @@ class TestWhole:
         assert "error: set-up: pip could not install Sonde's Python packages" in ran.stderr
         assert "the package index cannot be reached" in ran.stderr
         assert "log:  build/setup.log" in ran.stderr
+
+    def test_a_file_that_is_not_the_locked_one_is_refused(self, ready: Path) -> None:
+        """As an index would give it that was broken into: the right name and version, other content."""
+        offered = ready / "offered"
+        offered.mkdir()
+        with zipfile.ZipFile(offered / "sonde_bait-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("sonde_bait.py", "bait = True\n")
+            wheel.writestr(
+                "sonde_bait-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: sonde-bait\nVersion: 1.0\n"
+            )
+            wheel.writestr(
+                "sonde_bait-1.0.dist-info/WHEEL",
+                "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            )
+            wheel.writestr("sonde_bait-1.0.dist-info/RECORD", "")
+        lock(ready, "sonde-bait==1.0 \\\n    --hash=sha256:" + 64 * "0")
+        ran = set_up(ready, PIP_FIND_LINKS=str(offered))
+        assert ran.returncode == 3
+        assert "the index gave another file than deploy/constraints.txt names" in ran.stderr
+        assert not list(ready.glob(".venv/lib/python*/site-packages/sonde_bait*"))
