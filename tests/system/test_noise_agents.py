@@ -56,11 +56,11 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def names() -> set[str]:
     """What /dev/shm holds that an agent or its keeper may have made.
 
-    Names of the store's fabric are none of theirs: its own tests look after those, and whoever runs them beside these,
-    or anything else that connects over shared memory, has some there at any moment.
+    Names of the store's fabric and of fuzzers are none of theirs: whoever runs those beside these tests, or connects
+    over shared memory, has some there at any moment.
     """
     found = {name for name in os.listdir("/dev/shm") if "sonde" in name or "pcp" in name}
-    return {name for name in found if not name.startswith("sonde-ofi-")}
+    return {name for name in found if not name.startswith(("sonde-ofi-", "sonde-fuzz-"))}
 
 
 def left_since(before: set[str]) -> set[str]:

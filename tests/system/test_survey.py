@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import sonde as library
+from sonde.core import dataset
 from sonde_shell import Shell, shell
 
 ROOM = {"room", "verdict", "findings", "dataset", "skipped"}
@@ -98,7 +99,10 @@ def test_survey_ends_with_few_lines_and_a_report(surveyed, typed):
             if name != "power.nc":  # nothing is drawn there
                 assert tree.attrs["seed"] == 3
             if name not in ("io.nc", "power.nc"):
-                assert tree["raw"]["n"].values.sum() > 0
+                # On a machine that is busy enough the time is over before the first delay: then that is what is said.
+                said = {warning.code for warning in dataset.warnings_of(tree)}
+                nothing = name.startswith("net-") and "net.cells_without_data" in said
+                assert tree["raw"]["n"].values.sum() > 0 or nothing
     assert surveyed.shell.left() == []
 
 
