@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey check test test-all soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power clean
+.PHONY: help setup survey check test test-all fuzz soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power bench-hostile clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -48,6 +48,10 @@ test-all: ## what `make test` leaves to CI: the other MPI, slow tests, C++ tests
 	@MPI=$(or $(MPI),both) deploy/setup test
 	@export SONDE_TEST_MPI=$(flavour); $(tier) test-all
 
+fuzz: ## damaged inputs for every parser, half a minute each (SONDE_FUZZ_SECONDS); a table of what they found
+	@deploy/setup test
+	@$(tier) fuzz
+
 soak: ## hours: campaigns, C++ tests under TSan, clang-tidy on all sources, system tests three times beside a busy machine
 	@MPI=$(or $(MPI),both) deploy/setup test
 	@$(tier) soak
@@ -92,6 +96,10 @@ bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security
 bench-power: ## power: kill -9 of the manager, worlds, node manager's cost, noise's verdict, bridge, orders, into bench/out/power.json; machine left alone
 	@deploy/setup test bench
 	@$(use_mpi) $(python) -m bench.power
+
+bench-hostile: ## strangers and greedy clients beside a storage server, and what its owner notices, into bench/out/hostile.json; about 8 minutes
+	@deploy/setup test bench
+	@$(python) -m bench.hostile
 
 clean: ## remove what set-up and the tools made; datasets and reports stay
 	rm -rf build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

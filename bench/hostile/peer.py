@@ -1,0 +1,74 @@
+"""One client with the token at its worst: what another one notices.
+
+giant: batches of 100,000 keys, and objects of 64 MiB. slow: asks for 64 MiB at once and reads nothing for half of the
+time. query: queries that a matcher of texts does not end, over and over. Each by four connections at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+
+from bench.hostile.served import over, owner, p99, said, served, start
+from bench.rows import Row, row
+
+WAYS = ("giant", "slow", "query")
+ROUNDS = 4
+ROUND_S = 3.0
+PAUSE_S = 0.25
+
+
+def rows() -> list[Row]:
+    """Rows of this bench."""
+    return [_beside(way) for way in WAYS]
+
+
+def _beside(way: str) -> Row:
+    quiet: list[float] = []
+    busy: list[float] = []
+    failed: list[str] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served("--backend", f"db=sqlite,path={folder}/tables") as server,
+    ):
+        for _ in range(ROUNDS):
+            calm = owner(server, ROUND_S)
+            peer = start("greedy", server.address, server.token, way)
+            said(peer)
+            ended = threading.Event()
+            pausing = threading.Thread(target=_pause, args=(peer.pid, ended))
+            try:
+                if way == "slow":
+                    pausing.start()
+                beset = owner(server, ROUND_S)
+            finally:
+                ended.set()
+                if way == "slow":
+                    pausing.join()
+                os.kill(peer.pid, signal.SIGCONT)
+                over(peer)
+            quiet += calm["times"]
+            busy += beset["times"]
+            failed += calm["failed"] + beset["failed"]
+        alive = server.rss_kib() > 0
+    p99s = f"{p99(quiet) * 1e6:.0f} us alone, {p99(busy) * 1e6:.0f} us beside it"
+    note = f"{p99s}; {ROUNDS} rounds in turns, {len(failed)} calls failed"
+    value = p99(busy) / p99(quiet) if alive and not failed else None
+    return row(
+        f"p99 beside a client at its worst ({way}), times that alone",
+        "<= 10",
+        value,
+        None,
+        lambda v: v <= 10,
+        note,
+    )
+
+
+def _pause(pid: int, ended: threading.Event) -> None:
+    while not ended.wait(PAUSE_S):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        os.kill(pid, signal.SIGCONT)
