@@ -1,6 +1,8 @@
 // Names of backends and transports, and the modules that bring more of them.
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -182,6 +184,11 @@ std::vector<std::string> transport_names() {
   for (const auto& m : modules)
     for (const auto& e : m.module->transports) names.emplace_back(e.name);
   return names;
+}
+
+std::atomic<std::uint64_t>& foreign_messages() {
+  static std::atomic<std::uint64_t> number = 0;
+  return number;
 }
 
 Result<std::shared_ptr<Transport>> open_transport(std::string_view name) {

@@ -11,6 +11,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -153,5 +154,9 @@ class Transport {
 /// Error: store.unknown_transport (lists them).
 Result<std::shared_ptr<Transport>> open_transport(std::string_view name);
 std::vector<std::string> transport_names();
+
+/// Messages that came over the Links of this process and were not their peers': a Link drops them, and counts them
+/// here. Any-thread.
+std::atomic<std::uint64_t>& foreign_messages();
 
 }  // namespace sonde::store

@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -234,11 +236,15 @@ class FabricPort final : public Port {
     region.base = static_cast<std::byte*>(memory);
     region.size = bytes;
     const std::uint64_t access = FI_SEND | FI_RECV | (options_.rma ? FI_READ : 0) | (remote ? FI_REMOTE_READ : 0);
-    const std::uint64_t key = demands_.provider_key ? 0 : ++last_key_;
-    if (const int r = fi_mr_reg(domain_.get(), memory, bytes, access, 0, key, 0, &region.mr, nullptr))
-      return failed(options_.provider, ("register " + std::to_string(bytes) + " bytes of memory").c_str(), r);
+    int r = -FI_ENOKEY;
+    for (int tries = 0; r == -FI_ENOKEY && tries < 8; ++tries) {  // a key that another region has
+      const auto key = next_key();
+      if (!key) return key.error();
+      r = fi_mr_reg(domain_.get(), memory, bytes, access, 0, *key, 0, &region.mr, nullptr);
+    }
+    if (r != 0) return failed(options_.provider, ("register " + std::to_string(bytes) + " bytes of memory").c_str(), r);
     if (demands_.bind_mr) {
-      int r = fi_mr_bind(region.mr, &endpoint_->fid, 0);
+      r = fi_mr_bind(region.mr, &endpoint_->fid, 0);
       if (r == 0) r = fi_mr_enable(region.mr);
       if (r != 0) {
         fi_close(&region.mr->fid);
@@ -343,6 +349,18 @@ class FabricPort final : public Port {
   }
 
  private:
+  /// Whoever reaches the endpoint may read remote memory by its key alone: one that can be guessed is none.
+  Result<std::uint64_t> next_key() {
+    if (demands_.provider_key) return std::uint64_t{0};
+    if (keys_left_ == 0) {
+      if (auto ok = fill_random(std::as_writable_bytes(std::span(keys_))); !ok) return ok.error();
+      keys_left_ = keys_.size();
+    }
+    const std::size_t bytes = (request_ ? request_ : info_)->domain_attr->mr_key_size;
+    const std::uint64_t key = keys_[--keys_left_];
+    return bytes > 0 && bytes < sizeof key ? key & ((std::uint64_t{1} << 8 * bytes) - 1) : key;
+  }
+
   Result<Info> find() {
     Info hints = hints_for(options_.style, options_.rma);
     if (!hints) return failed(options_.provider, "be asked for", -FI_ENOMEM);
@@ -502,7 +520,8 @@ class FabricPort final : public Port {
   bool counted_ = false;
   int progress_fd_ = -1, fd_ = -1;
   Wait waiting_ = Wait::none;
-  std::uint64_t last_key_ = 0;
+  std::array<std::uint64_t, 32> keys_{};  ///< random, so that not each costs a system call
+  std::size_t keys_left_ = 0;
   std::vector<std::byte> token_;
 };
 
@@ -600,6 +619,17 @@ int sweep_shared_memory(const char* folder) {
   return removed;
 }
 
+Result<void> fill_random(MutableBytes bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::getrandom(bytes.data() + done, bytes.size() - done, 0);
+    if (n > 0) done += static_cast<std::size_t>(n);
+    else if (n < 0 && errno != EINTR)
+      return Error{"store.fabric", std::string("the kernel gives no random numbers: ") + std::strerror(errno),
+                   "choose the transport tcp"};
+  }
+  return {};
+}
+
 void retire(std::unique_ptr<Port> port, std::uint64_t pair) {
   // Two ends in one process share the mapping of their memory: the first to go would take it from the other.
   static std::mutex mutex;
@@ -618,7 +648,7 @@ void retire(std::unique_ptr<Port> port, std::uint64_t pair) {
 Result<std::unique_ptr<Port>> Port::open(const PortOptions& options) {
   auto port = std::make_unique<FabricPort>(options);
   if (auto ok = port->open(); !ok) return ok.error();
-  if (options.strict) return make_strict(std::move(port), options);
+  if (options.strict) return make_strict(std::move(port));
   return std::unique_ptr<Port>(std::move(port));
 }
 

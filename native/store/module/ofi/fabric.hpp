@@ -84,7 +84,6 @@ struct PortOptions {
   std::vector<std::byte> peer;  ///< of Style::msg: where to connect to; empty: wait to be connected to
   std::uint32_t peer_format = 0;
   bool strict = false;  ///< for tests: demand everything, and check
-  int lie = 0;          ///< for tests, with strict: which field of a message to spoil; 0: none
 };
 
 class Port {
@@ -149,6 +148,9 @@ bool is_hardware(const std::string& provider);
 /// Removes what processes that were killed left in /dev/shm: only ours, of this user and pid namespace, of no living
 /// pid. Number of files removed.
 int sweep_shared_memory(const char* folder = "/dev/shm");
+
+/// Fills it with random numbers of the kernel's. Error: store.fabric, it has none; nothing else will do.
+Result<void> fill_random(MutableBytes bytes);
 
 /// Closes a Port once that of the other end is here too: for two ends in one process over memory that they share.
 void retire(std::unique_ptr<Port> port, std::uint64_t pair);

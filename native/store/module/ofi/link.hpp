@@ -9,6 +9,12 @@
 /// outlives the mapping it was made for (a provider's own cache of registrations watches the mappings, and makes this
 /// cheap). Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the
 /// data and says so by a count.
+/// Tags. Whoever finds the endpoint of some providers can send to it. So each message has a tag that only the peer can
+/// make, by a key that the two halves exchanged over the Control. What has another is not the peer's: it is dropped and
+/// counted (foreign_messages()), and nothing else happens. The tag covers the header, the message's number in 64 bits,
+/// and of the content what `sealed` says: what is copied anyway, up to sealed_most bytes, and of an announcement all
+/// that names memory. More would cost more than it keeps out: who cannot read the traffic has no message with a tag to
+/// put other data into, and who can reads the keys on the Control as well.
 /// Sleep. Where the provider has nothing to sleep on, a sleeper says so in a message, then looks once more. The peer
 /// looks at its queue once after each flush. One of the two sees the other, and the peer rings the Control.
 
@@ -23,25 +29,10 @@
 
 #include "core/spin.hpp"
 #include "store/module/ofi/fabric.hpp"
+#include "store/module/ofi/message.hpp"
 #include "store/transport.hpp"
 
 namespace sonde::store::ofi {
-
-/// 32 bytes, little-endian as all of the wire.
-struct MessageHeader {
-  std::uint16_t magic = 0x4f53;
-  std::uint8_t kind = 0;
-  std::uint8_t flags = 0;
-  std::uint32_t bytes = 0;     ///< that follow
-  std::uint32_t sequence = 0;  ///< counts messages: some providers complete receives out of order
-  std::uint32_t given = 0;     ///< receives given back so far
-  std::uint32_t released = 0;  ///< announced frames read so far
-  std::uint32_t seen = 0;      ///< asleep: messages taken from the queue so far
-  std::uint64_t token = 0;     ///< hello
-};
-static_assert(sizeof(MessageHeader) == 32);
-
-enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asleep, bye, bye_seen };
 
 /// What both halves agreed on over the Control.
 struct Agreement {
@@ -50,7 +41,10 @@ struct Agreement {
   std::size_t own_bytes = 0;    ///<   and their size
   std::size_t peer_buffers = 0;
   std::size_t peer_bytes = 0;
-  std::uint64_t token = 0;
+  std::uint64_t token = 0;       ///< of a connection, and for retire()
+  SipKey own_key{}, peer_key{};  ///< of what this side sends, and of what it gets
+  Style style = Style::msg;
+  int lie = 0;                 ///< for tests: which field of the tenth message to spoil; 0: none
   bool one_process = false;    ///< both ends, over memory that they share
   std::size_t frame_data = 0;  ///< what frames usually hold at most
   std::int64_t rma_from = -1;  ///< -1: never
@@ -79,7 +73,7 @@ class OfiLink final : public Link {
   /// Allocates, registers and posts what is received into. The endpoint must be there, not yet connected.
   Result<void> prepare(const Agreement& agreement);
   /// Both ends say hello; after it the Link is open. Client and server call it at the same time.
-  Result<void> greet(std::uint64_t token, Deadline deadline);
+  Result<void> greet(Deadline deadline);
   /// From here to leave_trial() frames are the trial's own. Both ends call it before they greet each other.
   void enter_trial();
   /// Client: moves data both ways, by messages and by remote reads, as use does; the server must serve(). Error: the
@@ -130,7 +124,9 @@ class OfiLink final : public Link {
   bool build_announcement(Message& message);
   void frame_done(Message& message);
   bool post(Message* message);
-  bool say(MessageKind kind, std::uint64_t token = 0);
+  bool say(MessageKind kind);
+  /// Writes the header into the message, with the tag of both.
+  void seal(Message& message);
   /// Wakes a peer that said it sleeps.
   void rouse();
   Message* take_message(bool control);
@@ -141,6 +137,8 @@ class OfiLink final : public Link {
   // receiving
   std::size_t collect();
   void arrived(Buffer& buffer, std::size_t bytes);
+  bool is_peers(const Buffer& buffer, std::size_t bytes) const;
+  void drop(Buffer& buffer);
   void in_turn(Buffer& buffer);
   int deliver();
   int move();
@@ -177,6 +175,7 @@ class OfiLink final : public Link {
   std::vector<Buffer*> early_;   ///< came before their turn
   std::vector<Buffer*> unposted_;
   std::uint32_t next_sequence_ = 0;  ///< of the message that joins arrived_ next
+  std::uint64_t taken_ = 0;          ///< the same, in 64 bits
   std::uint32_t given_ = 0, given_told_ = 0;
   std::uint32_t released_ = 0, released_told_ = 0;
   bool receiving_ = true;
@@ -207,7 +206,6 @@ class OfiLink final : public Link {
   // state
   bool closed_ = false, said_bye_ = false, peer_said_bye_ = false, bye_seen_ = false;
   bool hello_ = false;
-  std::uint64_t hello_token_ = 0;
   bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
   bool looked_ = false;  ///< the queue was empty, and nothing was posted since
   std::int64_t peer_gone_ns_ = 0;
@@ -217,7 +215,9 @@ class OfiLink final : public Link {
   Spin spin_;
   std::int64_t untold_ns_ = 0;  ///< since when the peer, which takes nothing, cannot be told of a sleep
   std::uint32_t received_ = 0;  ///< messages taken from the queue
-  std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
+  std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0;
+  std::uint64_t messages_sent_ = 0;  ///< sent_, in 64 bits
+  std::uint64_t dropped_ = 0;
 
   // the trial
   struct Trial;

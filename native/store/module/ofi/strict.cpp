@@ -13,8 +13,6 @@
 #include <map>
 #include <mutex>
 
-#include "store/module/ofi/link.hpp"
-
 namespace sonde::store::ofi {
 
 namespace {
@@ -39,7 +37,7 @@ void complain(const std::string& what) { std::fprintf(stderr, "strict fabric: %s
 
 class StrictPort final : public Port {
  public:
-  StrictPort(std::unique_ptr<Port> below, int lie) : below_(std::move(below)), demands_(below_->demands()), lie_(lie) {
+  explicit StrictPort(std::unique_ptr<Port> below) : below_(std::move(below)), demands_(below_->demands()) {
     scribble_ = !demands_.context;  // a provider that uses the context writes there itself
     below_virtual_ = demands_.virtual_addr;
     demands_.local_mr = demands_.provider_key = demands_.allocated = demands_.context = demands_.receive_data =
@@ -138,9 +136,7 @@ class StrictPort final : public Port {
   ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) override {
     std::array<void*, 8> real{};
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
-    spoil(pieces[0].iov_base, pieces[0].iov_len);
     const ssize_t result = finish(below_->send(pieces, real.data(), n, context, completes), context);
-    counted(pieces[0].iov_len, result);
     if (result == 0 && !completes) silent_.push_back(context);
     if (result == 0 && completes) {
       covers_[context] = std::move(silent_);
@@ -155,12 +151,7 @@ class StrictPort final : public Port {
       complain("a message of " + std::to_string(bytes) + " bytes is injected");
       return -FI_EINVAL;
     }
-    std::array<std::byte, 64> copy;
-    std::memcpy(copy.data(), memory, bytes);
-    spoil(copy.data(), bytes);
-    const ssize_t result = below_->inject(copy.data(), bytes);
-    counted(bytes, result);
-    return result;
+    return below_->inject(memory, bytes);
   }
 
   ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key,
@@ -227,27 +218,6 @@ class StrictPort final : public Port {
     std::array<std::uint64_t, 8> handles;
   };
 
-  /// The tenth message lies, in the field that a test chose: what a broken or hostile peer sends.
-  void spoil(void* message, std::size_t bytes) {
-    if (lie_ == 0 || bytes < sizeof(MessageHeader) || messages_ != 9) return;
-    MessageHeader header;
-    std::memcpy(&header, message, sizeof header);
-    switch (lie_) {
-      case 1: header.bytes = 0xffff'ffff; break;
-      case 2: header.kind = 200; break;
-      case 3: header.given += 1000; break;
-      case 4: header.sequence += 100; break;
-      case 5: header.magic = 0; break;
-      case 6: header.released += 7; break;
-      default:
-        header.kind = static_cast<std::uint8_t>(MessageKind::announce);  // whose lengths are then those of a frame
-    }
-    std::memcpy(message, &header, sizeof header);
-  }
-
-  /// One that the provider had no room for is sent again, and must lie again.
-  void counted(std::size_t bytes, ssize_t result) { messages_ += result == 0 && bytes >= sizeof(MessageHeader); }
-
   static Error refuse(const char* what) {
     const std::lock_guard lock(table_mutex);
     complain(what);
@@ -312,7 +282,6 @@ class StrictPort final : public Port {
 
   std::unique_ptr<Port> below_;
   Demands demands_;
-  int lie_, messages_ = 0;
   bool scribble_ = true, below_virtual_ = false;
   std::vector<std::uint64_t> own_;
   std::map<Context*, Flying> flying_;
@@ -322,8 +291,8 @@ class StrictPort final : public Port {
 
 }  // namespace
 
-std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options) {
-  return std::make_unique<StrictPort>(std::move(below), options.lie);
+std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below) {
+  return std::make_unique<StrictPort>(std::move(below));
 }
 
 }  // namespace sonde::store::ofi

@@ -3,8 +3,7 @@
 /// the provider, virtual addresses where the one below has offsets (and offsets where it has addresses), contexts that
 /// stay untouched until completion, few and small vectors, nothing injected. It checks each call and fails loudly.
 ///
-/// For tests (settings `ofi.strict=1`, and `ofi.lie=N` to spoil a field of the tenth message); both ends must be in one
-/// process, since remote keys are looked up in a table.
+/// For tests (setting `ofi.strict=1`); both ends must be in one process, since remote keys are looked up in a table.
 
 #include <memory>
 #include <string>
@@ -14,6 +13,6 @@
 
 namespace sonde::store::ofi {
 
-std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options);
+std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below);
 
 }  // namespace sonde::store::ofi

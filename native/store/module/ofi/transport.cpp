@@ -1,22 +1,26 @@
 // The handshake over the Control, and the module's door.
 //
 //   client                                server
-//   try=PROVIDER style= frame_data=  -->  (tried it itself; opens a Port)
-//                                    <--  address= format= token= buffers= bytes= frame_data=      or refuse=WHY
+//   try=PROVIDER protocol= style= frame_data=
+//                                    -->  (tried it itself; opens a Port)
+//                                    <--  protocol= address= format= token= keys= buffers= bytes= frame_data=
+//                                                                                                   or refuse=WHY
 //   buffers= bytes= address=         -->                                                           or failed=WHY
 //          … connect, hello both ways over the fabric; ofi-rma: the client measures …
 //   go=1 rma_from=                   -->                                                           or failed=WHY
 //
-// After refuse or failed the client tries its next candidate.
+// `keys` are those of the tags of the client's messages, and of the server's (link.hpp). The Control is the TCP
+// connection on which both proved who they are: nobody else has them. After refuse or failed the client tries its next
+// candidate.
 #include "store/module/ofi/transport.hpp"
 
 #include <netdb.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +37,8 @@ namespace sonde::store::ofi {
 
 namespace {
 
+/// Of what is said here and of the messages after it. 1 had no word for it, and no tags.
+constexpr int protocol = 2;
 constexpr double attempt_s = 10;
 constexpr int step_ms = 5;        ///< how often the server serves while it waits for the client's last word
 constexpr int brisk_turns = 200;  ///< of a wait for the fabric, before it looks every millisecond only
@@ -78,16 +84,22 @@ std::string own_node(const Control& control) {
   return "127.0.0.1";
 }
 
-std::uint64_t random_token() {
-  std::uint64_t token = 0;
-  if (::getrandom(&token, sizeof token, 0) != sizeof token)
-    token = static_cast<std::uint64_t>(now_ns()) * 0x9e3779b97f4a7c15u;
-  return token;
+/// Why the other side cannot be talked to; empty: it can.
+std::string unlike(const wire::Text& text, const char* who) {
+  const std::int64_t spoken = number(text, "protocol", 1);
+  if (spoken == protocol) return {};
+  return std::string("the ") + who + " speaks version " + std::to_string(spoken) +
+         " of the transports over libfabric, and this is version " + std::to_string(protocol) +
+         ": run the same version of Sonde on both sides, or the transport tcp";
 }
 
-/// Tells this process from all others: its children, and those after it with its number.
+/// Tells this process from all others: its children, and those after it with its number. No secret.
 std::string own_process() {
-  static const std::string name = std::to_string(random_token());
+  static const std::string name = [] {
+    std::uint64_t drawn = 0;
+    if (!fill_random(std::as_writable_bytes(std::span(&drawn, 1)))) drawn = static_cast<std::uint64_t>(now_ns());
+    return std::to_string(drawn);
+  }();
   return name + '-' + std::to_string(::getpid());
 }
 
@@ -210,6 +222,7 @@ class OfiTransport final : public Transport {
       return error;
     };
     if (auto ok = tell(control, {{"try", candidate.provider},
+                                 {"protocol", std::to_string(protocol)},
                                  {"style", candidate.style == Style::msg ? "msg" : "rdm"},
                                  {"frame_data", std::to_string(options.frame_data)},
                                  {"process", own_process()}});
@@ -223,6 +236,7 @@ class OfiTransport final : public Transport {
       if (auto ok = tell(control, {{"failed", error.what}}); !ok) talking = false;
       return error;
     };
+    if (const std::string why = unlike(*offer, "server"); !why.empty()) return give_up({"store.no_provider", why, ""});
     PortOptions how = port_options(control, chosen, candidate);
     if (candidate.style == Style::msg) {
       how.peer = from_hex(wire::text_value(*offer, "address"));
@@ -231,7 +245,15 @@ class OfiTransport final : public Transport {
     auto port = Port::open(how);
     if (!port) return give_up(port.error());
     Agreement agreement = terms(candidate.provider, (*port)->demands(), options, *offer);
+    agreement.style = candidate.style;
+    agreement.lie = chosen.lie;
     agreement.token = std::strtoull(std::string(wire::text_value(*offer, "token")).c_str(), nullptr, 16);
+    const std::vector<std::byte> keys = from_hex(wire::text_value(*offer, "keys"));
+    if (keys.size() != agreement.own_key.size() + agreement.peer_key.size())
+      return give_up({"store.bad_frame", "the server's keys have " + std::to_string(keys.size()) + " bytes",
+                      "both sides must run the same version of Sonde"});
+    std::memcpy(agreement.own_key.data(), keys.data(), agreement.own_key.size());
+    std::memcpy(agreement.peer_key.data(), keys.data() + agreement.own_key.size(), agreement.peer_key.size());
     if (auto ok = check(agreement); !ok) return give_up(ok.error());
     std::vector<std::byte> address;
     if (candidate.style == Style::rdm) {
@@ -254,7 +276,7 @@ class OfiTransport final : public Transport {
     }
     std::int64_t answers_from = -1;
     if (flavour_ == Flavour::rma) link->enter_trial();
-    if (auto ok = link->greet(agreement.token, deadline); !ok) return give_up(ok.error());
+    if (auto ok = link->greet(deadline); !ok) return give_up(ok.error());
     if (flavour_ == Flavour::rma) {
       const auto from = options.rma_from >= 0 ? Result<Thresholds>(Thresholds{options.rma_from, options.rma_from})
                                               : link->measure_rma(deadline);
@@ -285,6 +307,7 @@ class OfiTransport final : public Transport {
       return broken({"store.bad_frame",
                      std::string("the client's first message for ") + name_of(flavour_) + " makes no sense",
                      "both sides must run the same version of Sonde"});
+    if (const std::string why = unlike(request, "client"); !why.empty()) return refuse({"store.no_provider", why, ""});
     const auto known = candidates_of(flavour_);
     const bool here = std::any_of(known.begin(), known.end(), [&](const Candidate& c) {
       return c.provider == candidate.provider && c.style == candidate.style;
@@ -302,12 +325,21 @@ class OfiTransport final : public Transport {
     auto address = (*port)->address();
     if (!address) return refuse(address.error());
     Agreement agreement = terms(candidate.provider, (*port)->demands(), options, request);
-    agreement.token = random_token();
+    agreement.style = candidate.style;
+    agreement.lie = chosen.lie;
+    // Of the client's messages, then of this side's.
+    std::array<SipKey, 2> keys;
+    if (auto ok = fill_random(std::as_writable_bytes(std::span(keys))); !ok) return refuse(ok.error());
+    if (auto ok = fill_random(std::as_writable_bytes(std::span(&agreement.token, 1))); !ok) return refuse(ok.error());
+    agreement.peer_key = keys[0];
+    agreement.own_key = keys[1];
     char token[17];
     std::snprintf(token, sizeof token, "%016llx", static_cast<unsigned long long>(agreement.token));
-    if (auto ok = tell(control, {{"address", to_hex(*address)},
+    if (auto ok = tell(control, {{"protocol", std::to_string(protocol)},
+                                 {"address", to_hex(*address)},
                                  {"format", std::to_string((*port)->address_format())},
                                  {"token", token},
+                                 {"keys", to_hex(std::as_bytes(std::span(keys)))},
                                  {"buffers", std::to_string(agreement.own_buffers)},
                                  {"bytes", std::to_string(agreement.own_bytes)},
                                  {"frame_data", std::to_string(options.frame_data)},
@@ -352,7 +384,7 @@ class OfiTransport final : public Transport {
         return wait_for_failure(ok.error());
     }
     if (flavour_ == Flavour::rma) link->enter_trial();
-    if (auto ok = link->greet(agreement.token, deadline); !ok) return wait_for_failure(ok.error());
+    if (auto ok = link->greet(deadline); !ok) return wait_for_failure(ok.error());
     while (!speaks(control, 0)) {
       if (deadline.passed())
         return broken({"store.timed_out", "the client did not finish the connection in time", "see the client's log"});
@@ -385,7 +417,6 @@ class OfiTransport final : public Transport {
     how.rma = flavour_ == Flavour::rma;
     how.node = own_node(control);
     how.strict = chosen.strict;
-    how.lie = chosen.lie;
     return how;
   }
 
