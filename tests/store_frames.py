@@ -1,16 +1,22 @@
-"""Frames of the store's wire format, from docs/reference/store-wire.md alone: no client of this project sends them."""
+"""Raw frames to a storage server, as docs/reference/store-wire.md has them: no client of this project sends them."""
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
-HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, PING, TRANSPORT, STATUS = 1, 2, 3, 4, 5, 7, 9, 12
-KV, KV_GET = 1, 49
-INVALID = 3
+from sonde.core import launch
+
+HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, PING, TRANSPORT, GOODBYE, STATUS = 1, 2, 3, 4, 5, 7, 9, 10, 12
+KV = 1
+MOST_OPS = 1 << 20  # of a batch, as a frame can claim them
 HEADER = struct.Struct("<4sBBHQIIIBBHIIIIIII")  # all but its own checksum
-RECORD = struct.Struct("<BBHIQQII")
-MOST_OPS = 1 << 20
 
 
 def _table() -> list[int]:
@@ -39,22 +45,32 @@ def frame(
     ops: int = 0,
     role: int = 0,
     batch: int = 0,
-    number: int | None = None,
+    part: int = 0,
+    flags: int = 4,
 ) -> bytes:
-    """A frame whose checksums are right. number: of its message; None: 1 for a request, else 0."""
-    if number is None:
-        number = 1 if kind == REQUEST else 0
-    sizes = ops, len(table), len(data), role, 1, 0, 0, batch, 0, 0, 0, 0
-    head = HEADER.pack(b"SNS1", 1, kind, 4, number, *sizes, crc32c(table + data))
+    number = 1 if kind == REQUEST else 0
+    sizes = ops, len(table), len(data), role, 1, 0, part, batch, 0, 0, 0, 0
+    summed = table + data if flags & 4 else table
+    head = HEADER.pack(b"SNS1", 1, kind, flags, number, *sizes, crc32c(summed))
     return head + struct.pack("<I", crc32c(head)) + table + data
 
 
-class Caller:
-    """One connection."""
+def text(**words: str) -> bytes:
+    return "".join(f"{name}={value}\n" for name, value in words.items()).encode()
 
-    def __init__(self, address: str) -> None:
+
+class Caller:
+    """One connection, of a client or, with a socket that was accepted, of a server."""
+
+    def __init__(self, address: str | socket.socket) -> None:
+        if isinstance(address, socket.socket):
+            self.socket = address
+            return
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        # create_connection would load a codec, which another user may not be able to.
+        self.socket = socket.socket()
+        self.socket.settimeout(60)
+        self.socket.connect((host, int(port)))
 
     def say(self, *frames: bytes) -> None:
         self.socket.sendall(b"".join(frames))
@@ -75,11 +91,40 @@ class Caller:
         return head[5], self._read(table + data)
 
     def be_welcomed(self, transport: str = "tcp") -> None:
-        """Of a server that asks for no proof."""
-        self.say(frame(HELLO, f"client=stranger\nnonce=0\ntransport={transport}\n".encode()))
+        """By a server that asks nobody."""
+        self.say(frame(HELLO, text(client="stranger", nonce="0", transport=transport)))
         assert self.hear()[0] == CHALLENGE
         self.say(frame(PROOF))
         assert self.hear()[0] == WELCOME
 
     def end(self) -> None:
         self.socket.close()
+
+
+@dataclass
+class Stored:
+    process: subprocess.Popen[str]
+    address: str
+
+
+@contextmanager
+def stored(*words: str, **how: Any) -> Iterator[Stored]:
+    """A server. how: further arguments of Popen."""
+    process = subprocess.Popen(
+        [str(launch.libexec() / "sonde-stored"), "--listen", "127.0.0.1:0", "--backend", "kv=memory", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **how,
+    )
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line, process.stderr and process.stderr.read()
+        event = json.loads(line)
+        assert event["event"] == "ready", event
+        yield Stored(process, event["listen"])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -54,9 +54,13 @@ struct Config {
   std::vector<BackendSpec> embedded;
   std::string transport = "tcp";  ///< open_transport's names; a server that does not have it refuses
   LinkOptions link;
-  std::string auth;        ///< "none", "token", "munge"; empty: what the server asks for
-  std::string token_file;  ///< of auth token: a file of 16 bytes or more that only its owner may read
-  bool checksum = true;    ///< CRC32C of all data, not only of headers and tables
+  /// "user", "token", "munge", "none"; empty: user or token, as the server asks. By the others the server does not
+  /// prove whose it is, so they have to be named.
+  std::string auth;
+  /// Of auth token, and for auth user where the server is another user's: a file of 16 bytes or more that only its
+  /// owner may read.
+  std::string token_file;
+  bool checksum = true;  ///< CRC32C of all data, not only of headers and tables
   double connect_timeout_s = 15;
   double timeout_s = 30;       ///< of a batch; 0: no limit
   unsigned connections = 8;    ///< at most, to each server

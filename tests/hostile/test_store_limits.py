@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 import os
 import resource
-import socket
 import struct
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -21,104 +18,34 @@ pytest.importorskip("sonde._store", reason="the store is not built")
 
 from sonde.core import launch
 from sonde.store.client import connect
+from store_frames import GOODBYE, KV, MOST_OPS, REQUEST, STATUS, TRANSPORT, Caller, Stored, frame, stored
 
-HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, TRANSPORT = 1, 2, 3, 4, 5, 9
-KV, KV_GET = 1, 49
+KV_PUT, KV_GET = 48, 49
+MORE = 1  # the flag of a frame that another one of its message follows
 INVALID = 3
-HEADER = struct.Struct("<4sBBHQIIIBBHIIIIIII")  # all but its own checksum
 RECORD = struct.Struct("<BBHIQQII")
-MOST_OPS = 1 << 20
+
 # Of nobody else, so that a limit of processes counts this server's threads alone.
 ALONE = 61_000 + os.getpid() % 3000
 
 
-def crc32c(data: bytes, crc: int = 0) -> int:
-    crc ^= 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def frame(
-    kind: int, data: bytes = b"", table: bytes = b"", ops: int = 0, role: int = 0, batch: int = 0
-) -> bytes:
-    number = 1 if kind == REQUEST else 0
-    sizes = ops, len(table), len(data), role, 1, 0, 0, batch, 0, 0, 0, 0
-    head = HEADER.pack(b"SNS1", 1, kind, 4, number, *sizes, crc32c(table + data))
-    return head + struct.pack("<I", crc32c(head)) + table + data
-
-
-class Caller:
-    """One connection."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
-
-    def say(self, *frames: bytes) -> None:
-        self.socket.sendall(b"".join(frames))
-
-    def _read(self, size: int) -> bytes:
-        got = b""
-        while len(got) < size:
-            more = self.socket.recv(size - len(got))
-            if not more:
-                raise ConnectionError("the server ended the connection")
-            got += more
-        return got
-
-    def hear(self) -> tuple[int, bytes]:
-        """The kind and the body of the next frame."""
-        head = self._read(64)
-        table, data = struct.unpack_from("<II", head, 20)
-        return head[5], self._read(table + data)
-
-    def be_welcomed(self, transport: str = "tcp") -> None:
-        self.say(frame(HELLO, f"client=stranger\nnonce=0\ntransport={transport}\n".encode()))
-        assert self.hear()[0] == CHALLENGE
-        self.say(frame(PROOF))
-        assert self.hear()[0] == WELCOME
-
-    def end(self) -> None:
-        self.socket.close()
-
-
-@dataclass
-class Stored:
-    process: subprocess.Popen[str]
-    address: str
-
-
-@contextmanager
-def stored(limit: int, most: int, *words: str) -> Iterator[Stored]:
-    """A server that has at most so much of what the limit is of."""
-    process = subprocess.Popen(
-        [str(launch.libexec() / "sonde-stored"), "--listen", "127.0.0.1:0", "--backend", "kv=memory", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        user=ALONE if os.geteuid() == 0 else None,
-        group=ALONE if os.geteuid() == 0 else None,
-        extra_groups=[] if os.geteuid() == 0 else None,
+def limited(limit: int, most: int) -> AbstractContextManager[Stored]:
+    """A server that has at most so much of what the limit is of, and asks nobody who they are."""
+    alone = ALONE if os.geteuid() == 0 else None
+    return stored(
+        "--auth",
+        "none",
+        user=alone,
+        group=alone,
+        extra_groups=None if alone is None else [],
         cwd="/",
         preexec_fn=lambda: resource.setrlimit(limit, (most, most)),
     )
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line, process.stderr and process.stderr.read()
-        yield Stored(process, json.loads(line)["listen"])
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def serves(server: Stored) -> bool:
     assert server.process.poll() is None, "the server has ended"
-    with connect(server.address) as client:
+    with connect(server.address, auth="none") as client:
         client.put("s", "k", b"v")
         return client.get("s", "k") == b"v"
 
@@ -127,7 +54,7 @@ def test_batches_that_claim_a_million_operations_take_no_memory() -> None:
     record = RECORD.pack(KV_GET, 0, 1, 1, 0, 0, 0, 0) + b"sk".ljust(8, b"\0")
     giant = frame(REQUEST, table=record, ops=1, role=KV, batch=MOST_OPS)
     callers = []
-    with stored(resource.RLIMIT_AS, 1 << 30) as server:
+    with limited(resource.RLIMIT_AS, 1 << 30) as server:
         for _ in range(30):
             callers.append(Caller(server.address))
             callers[-1].be_welcomed()
@@ -135,6 +62,36 @@ def test_batches_that_claim_a_million_operations_take_no_memory() -> None:
             _, body = callers[-1].hear()
             assert struct.unpack_from("<H", body)[0] == INVALID
         assert serves(server)
+        for caller in callers:
+            caller.end()
+
+
+def test_what_all_clients_together_have_a_server_hold_has_a_bound() -> None:
+    piece = bytes(256 << 10)
+    callers, ends = [], []
+    with stored("--auth", "none", "--client-memory", "16MiB") as server:
+        for _ in range(
+            6
+        ):  # each begins a batch, of which 5 MiB come; more than three quarters of 16 MiB in all
+            caller = Caller(server.address)
+            callers.append(caller)
+            caller.be_welcomed()
+            try:
+                for part in range(20):
+                    table = RECORD.pack(KV_PUT, 0, 1, 3, 0, 0, len(piece), part) + b"sk%02d" % part + bytes(4)
+                    more = {"part": part, "flags": MORE, "batch": 1000, "ops": 1, "role": KV}
+                    caller.say(frame(REQUEST, piece, table, **more))
+                caller.say(frame(STATUS))
+                ends.append(caller.hear())
+            except ConnectionError:  # it was sent away while it still wrote, and what it was told is lost
+                ends.append((GOODBYE, b"no room for more"))
+        assert [kind for kind, _ in ends] == [STATUS] * 2 + [GOODBYE] * 4
+        assert all(b"no room for more" in told for kind, told in ends if kind == GOODBYE)
+        assert serves(server)  # who needs little is served
+        report = json.loads(ends[1][1])
+        assert 10 << 20 < report["client_memory_bytes"] <= report["client_memory_max_bytes"] == 16 << 20
+        with connect(server.address, auth="none") as client:
+            assert client.status()[0].report["client_memory_refused"] > 0
         for caller in callers:
             caller.end()
 
@@ -147,7 +104,7 @@ def test_links_for_which_there_is_no_thread_are_refused_and_the_server_goes_on()
     transports = json.loads(listed.stdout)["transports"]
     if "ofi-msg" not in transports:
         pytest.skip("this build has no libfabric")
-    with stored(resource.RLIMIT_NPROC, 8) as server:
+    with limited(resource.RLIMIT_NPROC, 8) as server:
         callers = [Caller(server.address) for _ in range(40)]
         for caller in callers:
             caller.be_welcomed("ofi-msg")

@@ -171,7 +171,7 @@ def connected(*services: Service, **options):
         (("serve", "--backend", "kv=memory,limt=1GiB"), 2, "limt"),
         (("serve", "--backend", "kv=memory", "--backend", "kv=null"), 2, "twice"),
         (("serve", "--memory", "--listen", "n:1:2"), 2, "host:port"),
-        (("serve", "--memory", "--listen", "0.0.0.0:0"), 2, "--auth token"),
+        (("serve", "--memory", "--auth", "none", "--listen", "0.0.0.0:0"), 2, "--auth token"),
         (("serve", "--memory", "--auth", "token"), 2, "--token-file"),
         (("serve", "--memory", "--auth", "token", "--token-file", "nofile"), 3, "nofile"),
         (("serve", "--memory", "--auth", "munge", "--user", "nobody-of-that-name"), 2, "there is no user"),
@@ -495,7 +495,8 @@ def test_munge_lets_in_its_own_user(sonde, munge):
     here = {"SONDE_MUNGE_SOCKET": str(munge)}
     (sonde.cwd / "f").write_text("1")
     with serving(sonde, "--memory", "--auth", "munge", **here) as running:
-        put = ("store", "put", "kv:s/k", "f", "--server", running.address)
+        put = ("store", "put", "kv:s/k", "f", "--server", running.address, "--auth", "munge")
+        assert "does not prove whose server it is" in sonde(*put[:-2], **here).expect(3).said
         sonde(*put, **here).expect(0)
         away = sonde(*put, SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
         assert "MUNGE gave no credential" in away.said

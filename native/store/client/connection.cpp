@@ -110,7 +110,8 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   gather_ = config.link.gather;
   const std::string own_nonce = auth::nonce();
   number_ = trace::connection(own_nonce);
-  wire::Text hello{{"client", client_name()},
+  wire::Text hello{{"protocol", std::string(auth::protocol)},
+                   {"client", client_name()},
                    {"nonce", own_nonce},
                    {"auth", config.auth},
                    {"transport", config.transport},
@@ -125,24 +126,39 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     return Error{
         "store.denied",
         "the server at " + address.text() + " asks for the authentication '" + method + "', not '" + config.auth + "'",
-        "leave --auth out, or start the server with --auth " + config.auth};
-  wire::Text proof;
+        "give --auth " + method + " if that is the server that you mean, or start it with --auth " + config.auth};
+  // Whoever listens at the address may say that nothing has to be proved, or take a credential and say nothing of
+  // itself: that is for who typed the address to allow.
+  if (config.auth.empty() && (method == "none" || method == "munge"))
+    return Error{"store.denied",
+                 "the server at " + address.text() + " asks for the authentication '" + method +
+                     "', by which it does not prove whose server it is",
+                 "if you trust whoever may listen there, give --auth " + method + " (SONDE_STORE_AUTH)"};
+  const bool secret = method == "token" || method == "user";
+  if ((secret || method == "munge") && wire::text_value(*challenge, "protocol") != auth::protocol)
+    return Error{"store.version",
+                 "the server at " + address.text() +
+                     " speaks another version of the handshake than this client, which has " +
+                     std::string(auth::protocol),
+                 "run the same version of Sonde on both sides; this one is " SONDE_VERSION};
+  const auth::Handshake shake{method, own_nonce, server_nonce, auth::server_end(tcp_->wait_fd(), true)};
+  wire::Text proof{{"server", shake.server.address}, {"machine", shake.server.machine}};
   std::string token;
-  if (method == "token") {
-    if (config.token_file.empty())
+  // The server chooses one part of what is signed for it. It is a nonce and nothing else: other programs take
+  // credentials for other texts.
+  if ((secret || method == "munge") && !auth::is_nonce(server_nonce))
+    return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it",
+                  "both sides must run the same version of Sonde"});
+  if (secret) {
+    if (method == "token" && config.token_file.empty())
       return Error{"store.denied", "the server at " + address.text() + " asks for a token",
                    "give the file that it was started with: --token-file FILE"};
-    auto read = auth::read_token(config.token_file, false);
+    auto read = config.token_file.empty() ? auth::user_key(false) : auth::read_token(config.token_file, false);
     if (!read) return read.error();
     token = *read;
-    proof.emplace_back("proof", auth::token_proof(token, "client", own_nonce, server_nonce));
+    proof.emplace_back("proof", auth::token_proof(token, shake, "client"));
   } else if (method == "munge") {
-    // The server says what a credential is made over. It is a nonce and nothing else: other programs take credentials
-    // for other texts.
-    if (!auth::is_nonce(server_nonce))
-      return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it",
-                    "both sides must run the same version of Sonde"});
-    auto credential = auth::munge_credential(server_nonce);
+    auto credential = auth::munge_credential(auth::statement(shake, "client"));
     if (!credential) return credential.error();
     proof.emplace_back("proof", *credential);
   } else if (method != "none") {
@@ -155,11 +171,11 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   link_->flush();
   auto welcome = heard(wire::Kind::welcome, deadline, connecting);
   if (!welcome) return welcome.error();
-  if (method == "token" &&
-      !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, "server", own_nonce, server_nonce)))
+  if (secret && !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, shake, "server")))
     return Error{"store.denied",
-                 "the server at " + address.text() + " does not know the token: it is not the one that was meant",
-                 "check address and token file"};
+                 "the server at " + address.text() + " does not know the " +
+                     (method == "user" ? "key of this user" : "token") + ": it is not the one that was meant",
+                 method == "user" ? "check the address" : "check address and token file"};
   const std::string_view roles = wire::text_value(*welcome, "roles");
   for (const Role role : {Role::data, Role::kv, Role::db})
     if ((',' + std::string(roles) + ',').find(',' + std::string(name_of(role)) + ',') != std::string::npos)

@@ -123,6 +123,7 @@ struct Answers {
 std::unique_ptr<Server> target() {
   ServerConfig config;
   config.listen = "127.0.0.1:0";
+  config.auth = "none";
   config.backends = {
       {Role::data, "memory", {{"limit", "64MiB"}}}, {Role::kv, "memory", {{"limit", "64MiB"}}}, {Role::db, "null", {}}};
   auto server = Server::start(config);
@@ -252,6 +253,7 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
 bool alive(Server& server) {
   Config config;
   config.servers = {server.address()};
+  config.auth = "none";
   auto client = Client::open(config);
   if (!client) return false;
   auto b = (*client).batch();

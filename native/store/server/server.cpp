@@ -1,6 +1,8 @@
 #include "store/server/server.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -19,6 +21,7 @@
 #include "core/json.hpp"
 #include "store/auth.hpp"
 #include "store/server/reactor.hpp"
+#include "store/server/session.hpp"
 #include "store/transport.hpp"
 
 namespace sonde::store {
@@ -33,6 +36,13 @@ Outgoing unavailable(const std::string& what, const std::string& hint, bool agai
   wire::Text text{{"code", "store.unavailable"}, {"what", what}, {"hint", hint}};
   if (again) text.emplace_back("again", "1");
   return plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text(text)));
+}
+
+/// A quarter of the machine's memory, at least 64 MiB.
+std::size_t usual_client_memory() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  const std::size_t all = pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
+  return std::max(all / 4, std::size_t{64} << 20);
 }
 
 int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
@@ -56,6 +66,8 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
   server->config_ = std::move(config);
   const ServerConfig& c = server->config_;
   server->gate_ = std::make_unique<Gate>(c.connections);
+  server->budget_ = std::make_unique<Budget>(c.client_memory ? c.client_memory : usual_client_memory());
+  server->credentials_ = std::make_unique<Credentials>(server->gate_->unproven_max());
   if (c.backends.empty())
     return Error{"store.no_backend", "the server has no backend, so it would have no role",
                  "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
@@ -63,11 +75,25 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
   if (!address) return address.error();
   const auto known = auth::methods();
   if (std::find(known.begin(), known.end(), c.auth) == known.end())
-    return Error{"store.bad_auth", "there is no authentication '" + c.auth + "'", "use none, token or munge"};
+    return Error{"store.bad_auth", "there is no authentication '" + c.auth + "'", "use user, token, munge or none"};
   if (c.auth == "none" && !is_loopback(*address))
     return Error{"store.not_loopback",
                  "without authentication a server listens on loopback only, and " + address->host + " is not",
-                 "add --auth token --token-file FILE, or --auth munge"};
+                 "leave --auth out, or give --auth token --token-file FILE, or --auth munge"};
+  for (std::string& name : server->config_.known_as) {
+    auto known = parse_address(name);
+    in6_addr number{};
+    if (!known || (::inet_pton(AF_INET, (*known).host.c_str(), &number) != 1 &&
+                   ::inet_pton(AF_INET6, (*known).host.c_str(), &number) != 1))
+      return Error{"store.usage", "--known-as '" + name + "' is not a numeric address",
+                   "give the address that clients reach, such as 10.0.0.17:5440 or [fd00::17]:5440"};
+    name = (*known).text();
+  }
+  if (c.auth == "user") {
+    auto key = auth::user_key(true);
+    if (!key) return key.error();
+    server->token_ = *key;
+  }
   if (c.auth == "token") {
     auto token = auth::read_token(c.token_file, true);
     if (!token) return token.error();
@@ -218,6 +244,10 @@ void Server::serve(int fd) noexcept {
 }
 
 void Server::admit(int fd) {
+  if (!budget_->admits(Session::entry_bytes)) {
+    const Error why = Session::no_room(*budget_);
+    return refuse(fd, why.what, why.hint);
+  }
   Reactor* least = reactors_.front().get();
   for (auto& r : reactors_)
     if (r->sessions() < least->sessions()) least = r.get();
@@ -255,6 +285,7 @@ void Server::stop(double grace_s) {
   const Deadline by = Deadline::in_s(grace_s);
   for (auto& r : reactors_) r->stop(by);
   abandoned_ = true;
+  credentials_.reset();  // its answers go to sessions, which still exist
   // Lanes first: what they still have asks for its lane, and posts to reactors, which are only memory now.
   for (auto& lane : lanes_)
     if (lane) lane->finish();
@@ -299,7 +330,11 @@ std::string Server::status() const {
   json.add("connections", metrics_.connections.load())
       .add("connections_ever", metrics_.connections_ever.load())
       .add("refused", metrics_.refused.load())
-      .add("dropped", metrics_.dropped.load());
+      .add("dropped", metrics_.dropped.load())
+      .add("foreign_messages", foreign_messages().load());
+  json.add("client_memory_bytes", budget_->used())
+      .add("client_memory_max_bytes", budget_->max())
+      .add("client_memory_refused", budget_->refused());
   json.add("frames", metrics_.frames.load()).add("bad_frames", metrics_.bad_frames.load());
   json.add("bytes_in", metrics_.bytes_in.load()).add("bytes_out", metrics_.bytes_out.load());
   json.add("last_error", metrics_.last_error()).add("last_error_s_ago", metrics_.last_error_s_ago());
@@ -340,6 +375,17 @@ std::string Server::metrics_text() const {
   counter("sonde_store_refused", "Connections refused.", metrics_.refused.load());
   counter("sonde_store_dropped", "Connections that the server could not go on with, as for lack of memory.",
           metrics_.dropped.load());
+  counter("sonde_store_foreign_messages", "Messages at fabric endpoints that were not a peer's; dropped.",
+          foreign_messages().load());
+  counter("sonde_store_client_memory_refused", "Requests and connections for which there was no memory left.",
+          budget_->refused());
+  const auto gauge_bytes = [&](const char* name, const char* help, std::size_t n) {
+    family(name, "gauge", help, "bytes");
+    std::snprintf(line, sizeof line, "%s %zu\n", name, n);
+    out += line;
+  };
+  gauge_bytes("sonde_store_client_memory_bytes", "Memory held for clients now.", budget_->used());
+  gauge_bytes("sonde_store_client_memory_max_bytes", "The most that may be held.", budget_->max());
   family("sonde_store_connections", "gauge", "Connections open now.");
   std::snprintf(line, sizeof line, "sonde_store_connections %llu\n",
                 static_cast<unsigned long long>(metrics_.connections.load()));

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "store/server/budget.hpp"
+#include "store/server/credentials.hpp"
 #include "store/server/gate.hpp"
 #include "store/server/lane.hpp"
 #include "store/store.hpp"
@@ -24,8 +26,11 @@ class Reactor;
 struct ServerConfig {
   std::string listen = "127.0.0.1:5440";  ///< port 0: any
   std::vector<BackendSpec> backends;      ///< one a role at most; the roles are those that have one
-  std::string auth = "none";              ///< "none" (loopback only), "token", "munge"
-  std::string token_file;
+  std::string auth = "user";              ///< auth.hpp: "user", "token", "munge"; "none" (loopback only)
+  std::string token_file;                 ///< of auth token
+  /// "HOST:PORT" with a numeric host, beside the listening addresses: what clients reach the server by where something
+  /// forwards to it, such as a tunnel. Whoever holds such an address can pass on what clients prove, and so gets in.
+  std::vector<std::string> known_as;
   std::vector<unsigned> users;  ///< munge: let in beside root and the server's own user
   /// That a client may ask for; empty: all that there are on loopback, and tcp alone where others reach the address,
   /// since links of other transports do not prove each message.
@@ -33,9 +38,10 @@ struct ServerConfig {
   unsigned threads = 1;         ///< that read from and write to connections
   unsigned connections = 4096;  ///< that have proved who they are, at most
   std::size_t frame_data = wire::frame_data_default;
-  unsigned credits = 128;      ///< messages a client may have under way on a connection
-  double hello_timeout_s = 3;  ///< for a connection to prove who it is
-  double link_timeout_s = 15;  ///< for the two halves of a transport to make their link
+  unsigned credits = 128;         ///< messages a client may have under way on a connection
+  std::size_t client_memory = 0;  ///< B held for all clients together, at most; 0: a quarter of this machine's
+  double hello_timeout_s = 3;     ///< for a connection to prove who it is
+  double link_timeout_s = 15;     ///< for the two halves of a transport to make their link
   /// For a message in several frames to be complete, and a second more for each 64 KiB that came of it.
   double message_timeout_s = 30;
   double query_timeout_s = 10;  ///< for a batch of tables, whatever longer time its client would allow
@@ -46,8 +52,8 @@ struct ServerConfig {
 class Server {
  public:
   /// Opens the backends, listens, and serves until stop(). Errors: store.cannot_listen, store.cannot_open,
-  /// store.bad_token, store.not_loopback (an address that others can reach, without authentication), store.no_backend,
-  /// store.unavailable (no memory, or no thread).
+  /// store.bad_token, store.no_key, store.no_munge, store.usage (known_as), store.not_loopback (an address that others
+  /// can reach, without authentication), store.no_backend, store.unavailable (no memory, or no thread).
   static Result<std::unique_ptr<Server>> start(ServerConfig config);
   /// As stop().
   ~Server();
@@ -69,7 +75,10 @@ class Server {
 
   // For sessions.
   const ServerConfig& config() const { return config_; }
+  /// The secret of auth user and token.
   const std::string& token() const { return token_; }
+  Credentials& credentials() { return *credentials_; }
+  Budget& budget() { return *budget_; }
   Metrics& metrics() { return metrics_; }
   Lane* lane(Role role) { return lanes_[static_cast<std::size_t>(role)].get(); }
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
@@ -96,6 +105,8 @@ class Server {
   Metrics metrics_;
   bool all_transports_ = false;
   std::unique_ptr<Gate> gate_;
+  std::unique_ptr<Budget> budget_;
+  std::unique_ptr<Credentials> credentials_;
   std::array<std::unique_ptr<Lane>, role_count> lanes_;
   std::vector<std::unique_ptr<Reactor>> reactors_;
   int listener_ = -1, wake_ = -1;

@@ -24,6 +24,7 @@ constexpr std::size_t backlog_low = 1u << 20;
 constexpr std::size_t queued_max = 8u << 20;  ///< frames of one connection that wait for a backend
 constexpr std::size_t turn_bytes = 8u << 20;  ///< read for one connection before others have their turn
 constexpr std::size_t turn_arena_bytes = 256u << 10;
+constexpr std::size_t share_step = 64u << 10;  ///< in which a connection's share of the memory for clients grows
 constexpr std::size_t mixed_reads_max = 64u << 20;
 /// Before the welcome: room for a hello and a proof by MUNGE.
 constexpr std::size_t entry_frame_bytes = 4096;
@@ -82,17 +83,48 @@ void Message::clear() {
 }
 
 Session::Session(Reactor& reactor, int fd, std::uint64_t place)
-    : reactor_(reactor), server_(reactor.server()), since_ns_(now_ns()), place_(place) {
+    : reactor_(reactor), server_(reactor.server()), since_ns_(now_ns()), place_(place), share_(server_.budget()) {
   tcp_ = std::make_unique<TcpLink>(fd, server_.config().link, *this);  // takes the socket: nothing may throw from here
   tcp_->limit_frames(entry_frame_bytes);
   link_ = tcp_.get();
   ++server_.metrics().connections;
   ++server_.metrics().connections_ever;
+  (void)share_.hold(entry_bytes);  // there was room as it was accepted
 }
 
 Session::~Session() {
   server_.gate().leave(place_);
   --server_.metrics().connections;
+}
+
+Error Session::no_room(const Budget& budget) {
+  return {"store.unavailable",
+          "the server holds " + format_size(budget.used()) + " for its clients, of " + format_size(budget.max()) +
+              " that it may, and has no room for more",
+          "send less at once, or try again in a moment; or start it with more: --client-memory"};
+}
+
+std::size_t Session::holds() const {
+  std::size_t bytes = entry_bytes + tcp_->room_in() + link_->backlog() + queued_bytes_;
+  if (own_link_) bytes += tcp_->backlog();
+  if (message_) bytes += message_->held_bytes;
+  for (const Job& job : jobs_) bytes += job.frame->bytes();
+  for (const auto& arena : arenas_)
+    if (arena.use_count() == 1) bytes += arena->used();
+  return bytes;
+}
+
+bool Session::has_room(std::size_t more) {
+  // In steps, so that small requests cost no access to what all threads share.
+  const auto whole = [&] {
+    const std::size_t bytes = holds() + more;
+    return state_ == State::ready ? (bytes + share_step - 1) / share_step * share_step : bytes;
+  };
+  if (share_.hold(whole())) return true;
+  arenas_.clear();  // memory for answers to come
+  if (share_.hold(whole())) return true;
+  refuse(no_room(server_.budget()), false);
+  return false;
 }
 
 std::uint32_t Session::events() const {
@@ -124,6 +156,7 @@ bool Session::ready() {
   turn_arena_.reset();
   if (!alive_ || upgrading_) return came;
   flush();
+  if (!alive_ || !has_room(0)) return came;
   // That may have emptied what made it wait: no event would tell.
   if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
@@ -218,7 +251,12 @@ void Session::look_after(std::int64_t now) {
   if (lost()) return drop_lost();
   if (state_ != State::ready) {
     const double allowed_s = server_.config().hello_timeout_s;
-    if (static_cast<double>(now - since_ns_) * 1e-9 > allowed_s)
+    if (static_cast<double>(now - since_ns_) * 1e-9 <= allowed_s) return;
+    if (state_ == State::checking)
+      refuse({"store.no_munge", "MUNGE on the server's host did not answer within " + format_duration(allowed_s),
+              "see munged there, then connect again"},
+             false);
+    else
       refuse({"store.timed_out", "no proof of who this is came within " + format_duration(allowed_s),
               "connect again; the network or this host may be very busy"},
              false);
@@ -280,28 +318,11 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
   switch (h.kind) {
     case wire::Kind::hello: {
       if (state_ != State::hello) break;
-      if (server_.stopping())
-        return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
-      const auto text = wire::decode_text(data);
-      client_ = wire::text_value(text, "client").substr(0, entry_name_bytes);
-      client_nonce_ = wire::text_value(text, "nonce").substr(0, entry_name_bytes);
-      number_ = trace::connection(client_nonce_);
-      wanted_transport_ = wire::text_value(text, "transport").substr(0, entry_transport_bytes);
-      checksum_ = wire::text_value(text, "checksum") != "head";
-      link_options_ = server_.config().link;
-      link_options_.frame_data = server_.config().frame_data;
-      apply_style(wire::text_value(text, "link"), link_options_);
-      tcp_->adopt(link_options_);
-      nonce_ = auth::nonce();
-      state_ = State::proof;
-      tcp_->send(plain_frame(wire::Kind::challenge,
-                             bytes_of(wire::encode_text({{"auth", server_.config().auth}, {"nonce", nonce_}}))));
-      tcp_->flush();
-      return;
+      return hello(wire::decode_text(data));
     }
     case wire::Kind::proof:
       if (state_ != State::proof) break;
-      return welcome(wire::decode_text(data));
+      return proof(wire::decode_text(data));
     case wire::Kind::ping:
       if (state_ != State::ready) break;
       pings_.push_back(h.id);
@@ -328,25 +349,99 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
          true);
 }
 
-void Session::welcome(const wire::Text& text) {
+void Session::hello(const wire::Text& text) {
+  if (server_.stopping())
+    return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
+  client_ = wire::text_value(text, "client").substr(0, entry_name_bytes);
+  client_nonce_ = wire::text_value(text, "nonce").substr(0, entry_name_bytes);
+  number_ = trace::connection(client_nonce_);
+  wanted_transport_ = wire::text_value(text, "transport").substr(0, entry_transport_bytes);
+  checksum_ = wire::text_value(text, "checksum") != "head";
+  link_options_ = server_.config().link;
+  link_options_.frame_data = server_.config().frame_data;
+  apply_style(wire::text_value(text, "link"), link_options_);
+  tcp_->adopt(link_options_);
+  const std::string& auth = server_.config().auth;
+  if (const auto theirs = wire::text_value(text, "protocol"); auth != "none" && theirs != auth::protocol)
+    return refuse({"store.version",
+                   "the client proves who it is by version " + std::string(theirs.empty() ? "1" : theirs.substr(0, 8)) +
+                       " of the handshake, and the server asks for version " + std::string(auth::protocol),
+                   "run the same version of Sonde on both sides; the server's is " SONDE_VERSION},
+                  false);
+  nonce_ = auth::nonce();
+  state_ = State::proof;
+  tcp_->send(plain_frame(
+      wire::Kind::challenge,
+      bytes_of(wire::encode_text({{"auth", auth}, {"nonce", nonce_}, {"protocol", std::string(auth::protocol)}}))));
+  tcp_->flush();
+}
+
+void Session::proof(const wire::Text& text) {
   const ServerConfig& config = server_.config();
-  const Error denied{"store.denied", "the server did not accept who this client says it is",
-                     "check the token file, or the MUNGE key and user"};
-  wire::Text welcome;
-  if (config.auth == "token") {
-    if (client_nonce_.size() < 32 || !auth::equal(wire::text_value(text, "proof"),
-                                                  auth::token_proof(server_.token(), "client", client_nonce_, nonce_)))
-      return refuse(denied, false);
-    welcome.emplace_back("proof", auth::token_proof(server_.token(), "server", client_nonce_, nonce_));
-  } else if (config.auth == "munge") {
-    auto user = auth::munge_user(std::string(wire::text_value(text, "proof")), nonce_);
-    if (!user) return refuse(user.error(), false);
-    if (*user != 0 && *user != ::geteuid() &&
-        std::find(config.users.begin(), config.users.end(), *user) == config.users.end())
-      return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server",
-                     "its operator can let you in with --user"},
-                    false);
+  if (config.auth == "none") return welcome({});
+  // What the client reached, by its own account: a proof for another address was made for another server, and is passed
+  // on by somebody in between.
+  auth::Endpoint reached{std::string(wire::text_value(text, "server")), std::string(wire::text_value(text, "machine"))};
+  const auth::Endpoint own = auth::server_end(tcp_->wait_fd(), false);
+  const bool known =
+      std::find(config.known_as.begin(), config.known_as.end(), reached.address) != config.known_as.end();
+  if (!known && (own.address.empty() || reached.address != own.address || reached.machine != own.machine)) {
+    const bool elsewhere = reached.address == own.address;
+    return refuse(
+        {"store.denied",
+         "the client means the server at " + reached.address.substr(0, entry_name_bytes) +
+             (elsewhere ? " of another machine or network namespace" : ", and this one is at " + own.address) +
+             ": something between them passes the connection on",
+         "connect to the server itself; or have it started with --known-as and the address that clients reach"},
+        false);
   }
+  const auth::Handshake shake{config.auth, client_nonce_, nonce_, reached};
+  if (!auth::is_nonce(client_nonce_))
+    return refuse({"store.bad_frame", "the client's nonce is not one", "both sides must run the same version of Sonde"},
+                  true);
+  if (config.auth == "munge")
+    return ask_munge(std::string(wire::text_value(text, "proof")), auth::statement(shake, "client"));
+  if (!auth::equal(wire::text_value(text, "proof"), auth::token_proof(server_.token(), shake, "client"))) {
+    const bool user = config.auth == "user";
+    return refuse({"store.denied",
+                   user ? "the server lets in the user who started it, and this client does not prove to be that user"
+                        : "the server did not accept who this client says it is",
+                   user ? "where it is another user's, ask that one for a token; where it is yours, both must have the "
+                          "same key, which is in the home folder: .local/state/sonde/store-key"
+                        : "check the token file"},
+                  false);
+  }
+  welcome(auth::token_proof(server_.token(), shake, "server"));
+}
+
+void Session::ask_munge(std::string credential, std::string payload) {
+  state_ = State::checking;
+  const std::weak_ptr<Session> self = weak_from_this();
+  const bool asked = server_.credentials().ask(
+      {std::move(credential), std::move(payload), [self] { return !self.expired(); },
+       [self, &reactor = reactor_](Result<unsigned> user) {
+         if (auto session = self.lock())
+           reactor.post(session, [raw = session.get(), user = std::move(user)] { raw->let_in_user(user); });
+       }});
+  if (!asked)
+    refuse({"store.unavailable", "MUNGE on the server's host is slow, and too many wait for it already",
+            "connect again in a moment; see munged there"},
+           false);
+}
+
+void Session::let_in_user(const Result<unsigned>& user) {
+  if (!alive_ || state_ != State::checking) return;
+  if (!user) return refuse(user.error(), false);
+  const auto& users = server_.config().users;
+  if (*user != 0 && *user != ::geteuid() && std::find(users.begin(), users.end(), *user) == users.end())
+    return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server",
+                   "its operator can let you in with --user"},
+                  false);
+  welcome({});
+}
+
+void Session::welcome(const std::string& own_proof) {
+  const ServerConfig& config = server_.config();
   switch (server_.gate().prove(place_)) {
     case Gate::Answer::welcome: break;
     case Gate::Answer::gone: return closed(*tcp_, nullptr);  // and was told so
@@ -359,6 +454,8 @@ void Session::welcome(const wire::Text& text) {
   std::string roles;
   for (const Role role : {Role::data, Role::kv, Role::db})
     if (server_.lane(role)) roles += (roles.empty() ? "" : ",") + std::string(name_of(role));
+  wire::Text welcome;
+  if (!own_proof.empty()) welcome.emplace_back("proof", own_proof);
   welcome.emplace_back("roles", roles);
   welcome.emplace_back("credits", std::to_string(config.credits));
   welcome.emplace_back("frame_data", std::to_string(config.frame_data));
@@ -538,9 +635,12 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   }
   if (m.refused != Status::ok) {
     m.held.clear();
+    m.held_bytes = 0;
     if (m.complete) finish_frame(message);
     return;
   }
+  // It may have to wait, here or in its lane: room for it is taken now, and given back where it was not needed.
+  if (!has_room(sizeof(Message::Held) + table.size() + data.size())) return;
 
   if (h.role == Role::data) {
     const bool durable = needs_sync(m);
@@ -579,6 +679,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   if (m.held_bytes > held_max) {
     m.refused = Status::too_large;
     std::vector<std::unique_ptr<Message::Held>>().swap(m.held);
+    m.held_bytes = 0;
     if (m.complete) finish_frame(message);
     return;
   }

@@ -71,6 +71,11 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   Session(Reactor& reactor, int fd, std::uint64_t place);
   ~Session() override;
 
+  /// About what a connection takes before anything has come.
+  static constexpr std::size_t entry_bytes = 8u << 10;
+  /// Why a request or a connection is refused when the memory for clients is used up.
+  static Error no_room(const Budget& budget);
+
   /// Something may have come, or may go out. Whether a frame came.
   bool ready();
   /// Of a fabric's link: true when it may sleep now, which then holds until ready().
@@ -108,12 +113,18 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void closed(Link&, const Error* error) override;
 
  private:
-  enum class State { hello, proof, ready };
+  enum class State { hello, proof, checking, ready };
   /// Frames to send: to the link at once, or, off the reactor's thread, collected.
   using Emit = std::function<void(Outgoing)>;
 
   void refuse(const Error& error, bool fault);
-  void welcome(const wire::Text& text);
+  void hello(const wire::Text& text);
+  void proof(const wire::Text& text);
+  /// Has MUNGE asked in another thread, which ends in welcome() or refuse().
+  void ask_munge(std::string credential, std::string payload);
+  void let_in_user(const Result<unsigned>& user);
+  /// own_proof: the server's; empty where it makes none.
+  void welcome(const std::string& own_proof);
   void request(const wire::Header&, Bytes table, Bytes data);
   /// A request's frame, whose table was read into records_ as well as it could be.
   void serve(const wire::Header&, Bytes table, Bytes data, const Result<void>& read, std::int64_t now_ns);
@@ -187,6 +198,11 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   bool too_late(const Message& message) const;
   void upgrade(Bytes first);
   void give_back(std::size_t bytes);
+  /// Memory held for its peer: what was received and waits, and answers that were not taken.
+  std::size_t holds() const;
+  /// Counts what it holds, and `more` that it is about to. False: the server has no room for that, so the connection
+  /// ends.
+  bool has_room(std::size_t more);
 
   Reactor& reactor_;
   Server& server_;
@@ -202,6 +218,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::string client_, client_nonce_, nonce_, wanted_transport_;
   std::vector<std::byte> first_word_;  ///< of the client's half of the transport
   const std::uint64_t place_;
+  Budget::Share share_;
   std::atomic<bool> lost_ = false, link_lost_ = false;
   std::uint64_t number_ = 0;  ///< trace::connection
 

@@ -40,12 +40,15 @@ roles and backends
 
 options
   --listen HOST:PORT      where to listen (127.0.0.1:5440; port 0: any, told in the event `ready`)
-  --auth none|token|munge who may connect (none: on loopback only)
+  --auth HOW              who may connect: user (whoever started it, by a key in the home folder), token, munge,
+                          none (on loopback only: every user of this machine) (user)
   --token-file FILE       the shared secret of --auth token
+  --known-as HOST:PORT    the address that clients reach, where something forwards to this server; may be repeated
   --user UID              munge: let this user in too; may be repeated
   --transports NAME,…     that clients may ask for (all on loopback; tcp alone where others reach the address)
   --threads N             threads that serve connections (1)
   --connections N         limit on connections that have proved who they are (4096)
+  --client-memory SIZE    held for all clients together, at most (a quarter of this machine's memory)
   --query-timeout TIME    end a batch with tables that takes longer (10s)
   --module FILE           load backends and transports from a shared object; may be repeated
   --metrics HOST:PORT     OpenMetrics over HTTP at /metrics
@@ -55,6 +58,8 @@ options
   --with-parent           end when standard input ends
   --list                  what this build has, as JSON
 )";
+
+constexpr std::size_t client_memory_least = 16u << 20;
 
 void tell(const Error& error) {
   std::cerr << "error: store: " << error.what << std::endl;
@@ -140,6 +145,17 @@ int main(int argc, char** argv) {
     } else if (name == "--auth") {
       if (!need()) return missing();
       config.auth = value;
+    } else if (name == "--known-as") {
+      if (!need()) return missing();
+      config.known_as.emplace_back(value);
+    } else if (name == "--client-memory") {
+      if (!need()) return missing();
+      auto size = parse_size(value);
+      if (!size) return fail(size.error());
+      if (*size < client_memory_least)
+        return fail(bad_usage("--client-memory is at least " + format_size(client_memory_least) + ", not " +
+                              format_size(*size)));
+      config.client_memory = *size;
     } else if (name == "--transports") {
       if (!need()) return missing();
       for (std::size_t at = 0; at <= value.size();) {
@@ -205,7 +221,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!config.users.empty() && config.auth != "munge")
-    return fail(bad_usage("--user needs --auth munge: without it nobody is asked who they are"));
+    return fail(bad_usage("--user needs --auth munge: without it no user is asked for"));
   if (signals < 0)
     return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
                  "let it have more descriptors: ulimit -n"});
@@ -216,6 +232,10 @@ int main(int argc, char** argv) {
     for (const Error& broken : broken_modules()) tell(broken);
   auto server = Server::start(config);
   if (!server) return fail(server.error());
+  if (config.auth == "none")
+    std::cerr << "warning: store: without authentication every user and program of this machine can read, change and "
+                 "remove everything in this store; leave --auth out to let in only the user who starts it"
+              << std::endl;
   std::unique_ptr<service::Http> http;
   if (!metrics.empty()) {
     auto address = parse_address(metrics);

@@ -67,6 +67,8 @@ class TcpLink final : public Link {
   void limit_frames(std::size_t bytes) { frame_max_ = bytes; }
   /// A frame has come in part.
   bool partial() const { return placing_ || end_ != begin_; }
+  /// Memory for what is received.
+  std::size_t room_in() const { return capacity_; }
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }
   std::string peer_host() const;

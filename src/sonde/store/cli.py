@@ -29,6 +29,14 @@ def group() -> None:
 # ---- the server
 
 
+WHO_GETS_IN = {
+    "user": "you and root get in, nobody else",
+    "token": "clients must have the token",
+    "munge": "clients must prove by MUNGE who they are",
+    "none": "every user of this machine gets in",
+}
+
+
 @group.command()
 @common()
 @click.option(
@@ -55,10 +63,10 @@ def group() -> None:
 @click.option(
     "--auth",
     type=AuthType(),
-    default="none",
+    default="user",
     show_default=True,
     metavar="HOW",
-    help="Who may connect: none (loopback only), token, munge.",
+    help="Who may connect: user (only yours), token, munge, none (loopback only: everybody on it).",
 )
 @TOKEN_FILE
 @click.option(
@@ -67,6 +75,13 @@ def group() -> None:
     multiple=True,
     metavar="USER",
     help="Let this user in, with --auth munge; may be repeated.",
+)
+@click.option(
+    "--known-as",
+    "known_as",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The address that clients reach, where something forwards to this server; may be repeated.",
 )
 @click.option(
     "--transports",
@@ -88,6 +103,12 @@ def group() -> None:
     show_default=True,
     metavar="N",
     help="Limit on connections that have proved who they are.",
+)
+@click.option(
+    "--client-memory",
+    "client_memory",
+    metavar="SIZE",
+    help="Held for all clients together, at most.  [default: a quarter of this machine's memory]",
 )
 @click.option(
     "--query-timeout",
@@ -131,6 +152,8 @@ def serve(
     threads: int,
     transports: str | None,
     connections: int,
+    known_as: tuple[str, ...],
+    client_memory: str | None,
     query_timeout_s: float | None,
     modules: tuple[Path, ...],
     metrics: str | None,
@@ -142,8 +165,8 @@ def serve(
 ) -> Outcome:
     """Be a storage server, until Ctrl-C.
 
-    It listens on this machine only, unless --auth says who may connect. What ends it, also kill -9 of this
-    command, loses nothing that was acknowledged as stored.
+    Only you and root get in, by a key in your home folder that your clients find by themselves; --auth says who else
+    may connect. What ends it, also kill -9 of this command, loses nothing that was acknowledged as stored.
 
     \b
     sonde store serve --path /scratch/store
@@ -167,6 +190,8 @@ def serve(
         words += (
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
         )
+    words += [word for address in known_as for word in ("--known-as", address)]
+    words += ["--client-memory", client_memory] if client_memory is not None else []
     words += ["--transports", transports] if transports is not None else []
     words += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
     words += ["--spin", f"{spin_s}s"] if spin_s is not None else []
@@ -181,8 +206,7 @@ def serve(
 
     def told(event: Any) -> None:
         say(f"listening on {event['listen']}: {_what(chosen)}")
-        if auth != "none":
-            say(f"who connects must prove it by {'the token' if auth == 'token' else 'MUNGE'}")
+        say(WHO_GETS_IN[auth])
         if port := event.get("metrics_port"):
             host = str(metrics).rpartition(":")[0] or "127.0.0.1"
             say(f"metrics at http://{host}:{port}/metrics")

@@ -32,10 +32,19 @@ class Servers(HouseType):
 
 
 class AuthType(click.Choice):
-    """none, token or munge."""
+    """user, token, munge or none."""
 
     def __init__(self) -> None:
-        super().__init__(["none", "token", "munge"])
+        super().__init__(["user", "token", "munge", "none"])
+
+
+AUTH = click.option(
+    "--auth",
+    type=AuthType(),
+    envvar="SONDE_STORE_AUTH",
+    metavar="HOW",
+    help="user, token, munge, none.  [default: user or token, as the server asks]",
+)
 
 
 @dataclass(frozen=True)
@@ -167,9 +176,7 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
         ),
         click.option("--transport", metavar="NAME", help="tcp, or one that 'sonde doctor' names."),
         click.option("--provider", metavar="NAME", help="Of a fabric's transport; else chosen by place."),
-        click.option(
-            "--auth", type=AuthType(), metavar="HOW", help="none, token, munge; else what the server asks."
-        ),
+        AUTH,
         TOKEN_FILE,
         click.option(
             "--timeout",

@@ -26,6 +26,7 @@ from sonde.core.options import (
     settings,
 )
 from sonde.core.outcome import Outcome, Table
+from sonde.store.cli_client import AUTH
 
 if TYPE_CHECKING:
     from sonde.store.limits import Held
@@ -103,6 +104,7 @@ class OperationSizes(Sizes):
     help="When a write is acknowledged.",
 )  # fmt: skip
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="The secret of --server.")
+@AUTH
 @click.option(
     "--rule",
     metavar="RULE",
@@ -135,6 +137,7 @@ def run(
     backend: str,
     safety: str,
     token_file: Path | None,
+    auth: str | None,
     rule: str | None,
     cap: int,
     epoch_length: int,
@@ -172,7 +175,7 @@ def run(
     backends = {} if addresses else runs.backends_of(backend, there, safety)
     cases, left = cases_of(ops, sizes, batches, depths)
     cases, lacking, hdf5 = runs.runnable(
-        cases, runs.roles_of(addresses, token_file) if addresses else backends
+        cases, runs.roles_of(addresses, token_file, auth) if addresses else backends
     )
     notes += [*left, *lacking]
     all_of_it = budget_s or DEFAULT_BUDGET_S
@@ -200,7 +203,7 @@ def run(
     )
     out = output_path("store", output)
     request = runs.Request(
-        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), token_file, timeout_s
+        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), token_file, timeout_s, auth
     )
     gone = replaced(out)
     if dry_run:

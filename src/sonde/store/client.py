@@ -97,6 +97,8 @@ def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client
     "network": the server has done it, and every client sees it; "storage": it survives power loss.
     options: transport ("tcp"), provider, auth, token_file, checksum (True), connect_timeout_s (15),
     timeout_s (30; of a batch, 0: no limit), connections (8; at most, to each server), nodelay, cork, spin_s.
+    auth: "user", "token", "munge" or "none". Left out it is user or token, as the server asks: by the others a server
+    does not prove whose it is.
 
     Raises
     ------

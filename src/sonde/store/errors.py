@@ -88,6 +88,8 @@ _KINDS: dict[str, type[SondeError]] = {
     "timed_out": TimedOut,
     "denied": Denied,
     "bad_token": Denied,
+    "no_key": Denied,
+    "version": Denied,
 }
 
 HINTS = {

@@ -94,20 +94,20 @@ def _lacking(name: str, there: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:
+def roles_of(addresses: Sequence[str], token_file: Path | None, auth: str | None = None) -> set[str] | None:
     """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
     try:
-        return _asked(addresses, token_file)
+        return _asked(addresses, token_file, auth)
     except SondeError:
         return None
 
 
-def _answers(address: str, token_file: Path | None) -> bool:
+def _answers(address: str, token_file: Path | None, auth: str | None) -> bool:
     """Whether a server says something within ASK_S, be it that it lets nobody in."""
     from sonde.store.errors import TimedOut, Unreachable
 
     try:
-        _asked((address,), token_file)
+        _asked((address,), token_file, auth)
     except (TimedOut, Unreachable):
         return False
     except SondeError:
@@ -115,11 +115,12 @@ def _answers(address: str, token_file: Path | None) -> bool:
     return True
 
 
-def _asked(addresses: Sequence[str], token_file: Path | None) -> set[str]:
+def _asked(addresses: Sequence[str], token_file: Path | None, auth: str | None) -> set[str]:
     """The roles that running servers have among them. Raises SondeError: one cannot be asked."""
     from sonde.store.client import connect
 
-    options: dict[str, Any] = {"auth": "token", "token_file": str(token_file)} if token_file else {}
+    options: dict[str, Any] = {"token_file": str(token_file)} if token_file else {}
+    options |= {"auth": auth} if auth else {}
     with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
         return {role for server in client.status() for role in server.roles}
 
@@ -459,7 +460,8 @@ class Request:
     """What is to be measured, with what, into which dataset.
 
     servers: HOST:PORT of servers that run already; () starts `plan.servers` here.
-    token_file: their secret. command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    token_file: their secret. auth: how this client proves who it is; None: as the server asks.
+    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
     """
 
     plan: Plan
@@ -470,11 +472,13 @@ class Request:
     servers: tuple[str, ...] = ()
     token_file: Path | None = None
     timeout_s: float = 60.0
+    auth: str | None = None
 
     @property
-    def auth(self) -> tuple[str, ...]:
+    def proof(self) -> tuple[str, ...]:
         """Words for the probe."""
-        return ("--auth", "token", "--token-file", str(self.token_file)) if self.token_file else ()
+        words = ("--auth", self.auth) if self.auth else ()
+        return (*words, "--token-file", str(self.token_file)) if self.token_file else words
 
     def left_s(self) -> float:
         """Time that measuring may take from now on."""
@@ -484,7 +488,7 @@ class Request:
         """The command line of the probe, as a dry run shows it."""
         return [
             str(prepare_alone("store", PROBE).program),
-            *self.plan.argv(str(run_dir), self.left_s(), addresses, self.auth),
+            *self.plan.argv(str(run_dir), self.left_s(), addresses, self.proof),
         ]
 
 
@@ -504,7 +508,7 @@ def measure(request: Request, progress: Progress) -> Measured:
 
     @contextmanager
     def beside(run_dir: Path) -> Iterator[None]:
-        answers = partial(_answers, token_file=request.token_file)
+        answers = partial(_answers, token_file=request.token_file, auth=request.auth)
         with (
             nullcontext() if request.servers else own.working(run_dir),
             watched(listener, answers, own, request.began + request.budget_s),
@@ -515,7 +519,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         schema=SCHEMA,
         start=prepare_alone("store", PROBE),
         ntasks=1,
-        words=lambda folder, time_s: plan.argv(folder, time_s, own.addresses, request.auth),
+        words=lambda folder, time_s: plan.argv(folder, time_s, own.addresses, request.proof),
         plan=plan.document(),
         out=request.out,
         command=request.command,

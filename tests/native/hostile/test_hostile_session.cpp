@@ -250,6 +250,71 @@ TEST_CASE("of an unfinished message all that is kept counts, and a frame that br
   CHECK(answers_of(one.hear(wire::Kind::reply)).at(0).status == Status::too_large);
 }
 
+TEST_CASE("what all clients together have the server hold has a bound, and those who hold little still have room") {
+  ServerConfig base;
+  base.client_memory = 16 * MiB;
+  base.connections = 256;
+  Service service(1, memory_backends(), base);
+  Server& server = *service.servers[0];
+  const Stream piece(256u << 10, std::byte{'x'});
+  std::size_t refused = 0;
+  {
+    // Each holds an unfinished batch of 5 MiB, three quarters of 16 MiB in all at most.
+    std::vector<Stranger> all;
+    for (int k = 0; k < 6; ++k) {
+      Stranger& one = all.emplace_back(server);
+      one.be_welcomed();
+      for (std::uint32_t part = 0; part < 20; ++part) {
+        Request request(Role::kv);
+        request.add(Code::kv_put, "k" + std::to_string(part), piece, part);
+        request.header.batch_ops = 1000;
+        request.header.part = part;
+        if (!one.say(request.frame(wire::more))) break;
+      }
+      one.say(plain_frame(wire::Kind::status, {}));
+      const auto words = one.hear();
+      if (!words || words->header.kind == wire::Kind::status) continue;
+      ++refused;
+      CHECK(words->data.find("store.unavailable") != std::string::npos);
+      CHECK(words->data.find("16 MiB that it may") != std::string::npos);
+      CHECK(words->data.find("--client-memory") != std::string::npos);
+    }
+    CHECK(refused == 4);
+    CHECK(server.budget().used() > 10 * MiB);
+    CHECK(server.budget().used() <= 12 * MiB);
+    CHECK(server.budget().refused() > 0);
+    CHECK(fuzz::alive(server));
+    CHECK(server.metrics_text().find("sonde_store_client_memory_refused_total") != std::string::npos);
+  }
+  wait_for_nobody(server);
+  CHECK(server.budget().used() == 0);
+}
+
+TEST_CASE("answers that a client does not take are counted, and end it when there is no room for them") {
+  ServerConfig base;
+  base.client_memory = 16 * MiB;
+  Service service(1, memory_backends(), base);
+  Server& server = *service.servers[0];
+  auto client = service.client();
+  const Stream value(MiB, std::byte{'x'});
+  for (int k = 0; k < 40; ++k) {
+    auto batch = client.batch();
+    batch.put("s", "k" + std::to_string(k), value);
+    REQUIRE(batch.run());
+    REQUIRE(batch.failed() == 0);
+  }
+  Stranger one(server);
+  one.be_welcomed();
+  Request request(Role::kv);
+  for (int k = 0; k < 40; ++k) request.add(Code::kv_get, "k" + std::to_string(k));
+  one.say(request.frame());  // 40 MiB, of which it takes nothing
+  while (server.budget().refused() == 0) std::this_thread::yield();
+  CHECK(fuzz::alive(server));
+  auto batch = client.batch();
+  batch.get("s", "k1");
+  CHECK(batch.run());
+}
+
 TEST_CASE("a message that is begun and not gone on with, and a frame of which half came, have a deadline") {
   ServerConfig base;
   base.message_timeout_s = 0.3;

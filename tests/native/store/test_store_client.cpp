@@ -377,7 +377,7 @@ TEST_CASE("a role that no server has is an error that names it") {
 
 TEST_CASE("roles on different servers") {
   Service data(2, {{Role::data, "memory", {}}}), kv(1, {{Role::kv, "memory", {}}});
-  Config config;
+  Config config = data.config;
   config.servers = {data.config.servers[0], data.config.servers[1], "kv@" + kv.config.servers[0]};
   auto client = Client::open(config);
   REQUIRE(client);
@@ -407,6 +407,7 @@ TEST_CASE("a server that ends: the batch says so, the next one finds the server 
   CHECK(b[0].status == Status::disconnected);
   ServerConfig again;
   again.listen = address;
+  again.auth = "none";
   again.backends = memory_backends();
   auto server = Server::start(again);
   REQUIRE(server);
@@ -554,7 +555,8 @@ TEST_CASE("store: a server chooses no text that a client signs: a nonce, or noth
       pollfd ready{*listener, POLLIN, 0};
       (void)::poll(&ready, 1, 10'000);
       const int peer = ::accept(*listener, nullptr, nullptr);
-      const std::string said = wire::encode_text({{"auth", "munge"}, {"nonce", text}});
+      const std::string said =
+          wire::encode_text({{"auth", "munge"}, {"nonce", text}, {"protocol", std::string(auth::protocol)}});
       const Outgoing out = plain_frame(wire::Kind::challenge, std::as_bytes(std::span(said)));
       (void)!::write(peer, out.head.data(), out.head.size());
       char heard[4096];
@@ -563,6 +565,7 @@ TEST_CASE("store: a server chooses no text that a client signs: a nonce, or noth
     });
     Config config;
     config.servers = {"127.0.0.1:" + std::to_string(port)};
+    config.auth = "munge";
     const auto client = Client::open(config);
     server.join();
     ::close(*listener);

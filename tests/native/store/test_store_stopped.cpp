@@ -195,6 +195,7 @@ TEST_CASE("the child of a client that is stopped" * doctest::skip()) {
   if (!server) return;
   Config config;
   config.servers = {server};
+  config.auth = "none";
   config.transport = std::getenv("SONDE_TEST_STOP_TRANSPORT");
   config.link.provider = std::getenv("SONDE_TEST_STOP_PROVIDER");
   config.connections = 1;

@@ -195,6 +195,7 @@ namespace {
 /// Keys on one server, bytes on another, of which one has so little room that a filler takes all of it.
 struct Mixed {
   explicit Mixed(Role tight) : kv(1, {spec(Role::kv, tight)}), data(1, {spec(Role::data, tight)}), role(tight) {
+    config = data.config;
     config.servers = {kv.config.servers[0], data.config.servers[0]};
   }
   static BackendSpec spec(Role role, Role tight) {
