@@ -99,7 +99,7 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_unknown_tier_is_refused(capsys):
     assert tier.main(["chekc"]) == 2
-    assert "allowed: check, system, test-all, soak" in capsys.readouterr().err
+    assert "allowed: check, system, test-all, fuzz, soak" in capsys.readouterr().err
 
 
 def test_a_part_of_pytest_that_finds_no_test_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,16 +1,19 @@
-"""The tiers of tests, as `make` runs them: python tests/tier.py check | system | test-all | soak
+"""The tiers of tests, as `make` runs them: python tests/tier.py check | system | test-all | fuzz | soak
 
     check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
     system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
     test-all  what is left for CI: the other MPI, tests marked slow, each C++ header compiled alone, and all C++ unit
-              tests once more under ASan and UBSan, compiled by clang where it is there
+              tests once more under ASan and UBSan, compiled by clang where it is there; the fuzzers for FUZZ_TOTAL_S
+    fuzz      each fuzzer for 30 s. Ends with a table of harness, inputs, crashes, leaks, time-outs
     soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under TSan,
-              each system test file three times beside a busy machine. Ends with a table of campaign, cases, failures
+              a million inputs for each fuzzer, each system test file three times beside a busy machine. Ends with a
+              table of campaign, cases, failures
 
 Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
 where it fails. Each part's seconds stand at its end; the tier's, and the names of the tests that failed, come last.
 Exit status: 0 all passed, 1 one failed, 2 no such tier.
 SONDE_TEST_ARGS: more words for pytest. SONDE_TEST_JOBS: how many processes share the tests; 0: one, here.
+SONDE_FUZZ_TOTAL: seconds for all fuzzers of test-all together; SONDE_FUZZ_SECONDS: for each of `fuzz`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ COMPUTING, WAITING = CORES, 3 * CORES
 FUNCTIONS = (
     "tests/unit",
     "tests/cli",
+    "tests/fuzz",
     *sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")),
 )
 PROGRAMS = ("tests/system", "tests/hostile", "tests/mpi")
@@ -48,6 +52,9 @@ SUPPRESSIONS = {
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
     "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0",
 }
+# For all fuzzers together, two at a time. `make fuzz` gives each 30 s, and goes on where it left off.
+FUZZ_TOTAL_S = os.environ.get("SONDE_FUZZ_TOTAL") or "100"
+FUZZ_INPUTS, FUZZ_LONGEST_S = "1000000", "1800"  # of each, in `make soak`: whichever comes first
 NO_TESTS = 5  # pytest's exit status where none was selected
 
 
@@ -112,13 +119,25 @@ def sanitized(name: str, preset: str, *words: str) -> Part:
     """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
     build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
+    return Part(name, (("cmake", "--preset", preset, *by_clang()), build, run), SUPPRESSIONS)
+
+
+def by_clang() -> tuple[str, ...]:
+    """Words for cmake; none where clang is not there."""
     clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
-    compiler = (
-        (f"-DCMAKE_CXX_COMPILER={clang[0]}", f"-DCMAKE_C_COMPILER={clang[0].replace('++', '')}")
-        if clang
-        else ()
+    if not clang:
+        return ()
+    return (f"-DCMAKE_CXX_COMPILER={clang[0]}", f"-DCMAKE_C_COMPILER={clang[0].replace('++', '')}")
+
+
+def fuzzers(*words: str) -> Part:
+    """All parsers, of C++ where clang is there (native/cmake/SondeFuzz.cmake); words: for tests/fuzz/run.py."""
+    compiler = by_clang()
+    build = (
+        ("cmake", "--preset", "fuzz", *compiler),
+        ("cmake", "--build", "--preset", "fuzz", "--target", "sonde-fuzzers"),
     )
-    return Part(name, (("cmake", "--preset", preset, *compiler), build, run), SUPPRESSIONS)
+    return Part("fuzzers", (*(build if compiler else ()), (sys.executable, "tests/fuzz/run.py", *words)))
 
 
 def headers() -> Part:
@@ -161,7 +180,9 @@ def test_all() -> Tier:
             [headers()],
         ],
         # Not beside surveys, whose DDS domains may be those of C++ tests.
-        [[sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")]],
+        # The build of the fuzzers is that of asan and a little more, so clang compiles once for both.
+        [[sanitized("C++ unit tests under ASan and UBSan", "fuzz" if by_clang() else "asan", "-tse=soak")]],
+        [[fuzzers("--total", FUZZ_TOTAL_S)]],
         [
             [
                 pytest(
@@ -177,11 +198,16 @@ def test_all() -> Tier:
     ]
 
 
+def fuzz() -> Tier:
+    return [[[fuzzers()]]]
+
+
 def soak() -> Tier:
     campaigns = [
         native("C++ campaigns", "-ts=soak"),
         pytest("Python campaigns", "soak", jobs=0),
         sanitized("C++ unit tests under TSan", "tsan", "-tse=soak"),
+        fuzzers("--inputs", FUZZ_INPUTS, "--seconds", FUZZ_LONGEST_S),
         Part("clang-tidy on all sources", ((sys.executable, "tests/gates.py", "--all", "lint-c++"),)),
     ]
     return [[[*campaigns, *busy_thrice()]]]
@@ -195,7 +221,7 @@ def busy_thrice() -> Iterator[Part]:
         yield Part(f"{path.stem}, busy, three times", once * 3, {"SONDE_TEST_BUSY": "1"})
 
 
-TIERS = {"check": check, "system": system, "test-all": test_all, "soak": soak}
+TIERS = {"check": check, "system": system, "test-all": test_all, "fuzz": fuzz, "soak": soak}
 
 
 @contextmanager
@@ -272,6 +298,8 @@ def main(words: list[str]) -> int:
         with ThreadPoolExecutor(len(lanes)) as pool:
             ended += chain.from_iterable(pool.map(drive, lanes))
     failed = [part.name for part in ended if not part.passed]
+    if name == "fuzz":
+        print("".join(f"{line}\n" for one in ended for line in one.said.splitlines() if line.startswith("|")))
     if name == "soak":
         print("\n| campaign | passed | failed | s |\n|---|---|---|---|")
         for part in ended:

@@ -93,12 +93,6 @@ if(SONDE_BUS_ENABLED)
   add_executable(sonde-busfuzz EXCLUDE_FROM_ALL bus/busfuzz/main.cpp)
   set_target_properties(sonde-busfuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
   target_link_libraries(sonde-busfuzz PRIVATE sonde_bus_fuzz)
-  if(SONDE_FUZZ)
-    add_executable(sonde-busfuzz-llvm bus/fuzz/harness.cpp)
-    set_target_properties(sonde-busfuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
-    target_link_libraries(sonde-busfuzz-llvm PRIVATE sonde_bus_fuzz)
-    target_link_options(sonde-busfuzz-llvm PRIVATE -fsanitize=fuzzer)
-  endif()
 
   # The bus for Python, apart from _core, as the store's client is.
   if(SKBUILD OR SONDE_BIND)

@@ -97,12 +97,6 @@ if(SONDE_POWER_ENABLED)
     add_executable(sonde-powerfuzz EXCLUDE_FROM_ALL power/powerfuzz/main.cpp)
     set_target_properties(sonde-powerfuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
     target_link_libraries(sonde-powerfuzz PRIVATE sonde_power_fuzz)
-    if(SONDE_FUZZ)
-      add_executable(sonde-powerfuzz-llvm power/fuzz/harness.cpp)
-      set_target_properties(sonde-powerfuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
-      target_link_libraries(sonde-powerfuzz-llvm PRIVATE sonde_power_fuzz)
-      target_link_options(sonde-powerfuzz-llvm PRIVATE -fsanitize=fuzzer)
-    endif()
   endif()
 
   # The configuration and the messages for Python, apart from _core, which has no bus.

@@ -124,12 +124,6 @@ if(SONDE_STORE_ENABLED)
   # Of HDF5 the bench has the headers only; the library is loaded when there are cases for it.
   target_include_directories(sonde-storebench SYSTEM PRIVATE "${CMAKE_SOURCE_DIR}/third_party/hdf5-2.0")
   target_link_libraries(sonde-storebench PRIVATE ${CMAKE_DL_LIBS})
-  if(SONDE_FUZZ)
-    add_executable(sonde-storefuzz-llvm store/fuzz/harness.cpp)
-    set_target_properties(sonde-storefuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
-    target_link_libraries(sonde-storefuzz-llvm PRIVATE sonde_store_server)
-    target_link_options(sonde-storefuzz-llvm PRIVATE -fsanitize=fuzzer)
-  endif()
 endif()
 
 # The HDF5 connector: hdf5/libsonde-h5.so is what HDF5 finds, hdf5/connector/sonde-h5-<version>.so the connector for one

@@ -54,7 +54,17 @@ if(SONDE_STORE_ENABLED)
 
   # What attacks the server. A program of its own: it stands between all others and their memory and threads.
   file(GLOB hostile_tests CONFIGURE_DEPENDS "${tests}/hostile/*.cpp")
-  sonde_test(hostile SOURCES ${hostile_tests} "${tests}/store/store_faults.cpp" LIBRARIES sonde_store sonde_store_server sonde_service)
+  if(TARGET sonde_store_ofi)  # a stranger at an endpoint of libfabric is one of libfabric's own
+    list(APPEND hostile_tests store/module/ofi/fabric.cpp store/module/ofi/strict.cpp)
+  else()
+    list(FILTER hostile_tests EXCLUDE REGEX "/test_hostile_fabric\\.cpp$")
+  endif()
+  sonde_test(hostile SOURCES ${hostile_tests} "${tests}/store/store_faults.cpp" LIBRARIES sonde_store sonde_store_server sonde_service
+    LOADS sonde_store_ofi sonde-ofi-probe)
+  if(TARGET sonde_store_ofi)
+    target_link_libraries(sonde-test-hostile PRIVATE ${LIBFABRIC_LIBRARY})
+    target_include_directories(sonde-test-hostile SYSTEM PRIVATE ${LIBFABRIC_INCLUDE})
+  endif()
   add_library(sonde-hostile-waits MODULE EXCLUDE_FROM_ALL "${tests}/hostile/modules/waits.cpp")
   set_target_properties(sonde-hostile-waits PROPERTIES PREFIX "" OUTPUT_NAME sonde-store-waits
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/hostile-modules")

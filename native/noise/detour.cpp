@@ -10,6 +10,9 @@ namespace sonde::noise {
 
 namespace {
 
+/// Of a list, each as often as it is named: a list may name ranges again and again.
+constexpr std::size_t most_cpus_listed = 1u << 17;
+
 std::string_view next_word(std::string_view& line) {
   const std::size_t begin = line.find_first_not_of(" \t");
   if (begin == std::string_view::npos) {
@@ -101,7 +104,7 @@ std::int64_t parse_run_delay(std::string_view text) {
 
 Result<std::vector<int>> parse_cpus(const std::string& text) {
   std::vector<int> out;
-  std::size_t begin = 0;
+  std::size_t begin = 0, listed = 0;
   auto bad = [&] {
     return Error{"noise.bad_cpus", "'" + text + "' is no list of CPUs", "write numbers and ranges: 0,2-3"};
   };
@@ -114,12 +117,14 @@ Result<std::vector<int>> parse_cpus(const std::string& text) {
     last = first;
     if (dash != std::string_view::npos && (!number(item.substr(dash + 1), last) || last < first || last > 1 << 16))
       return bad();
-    for (int cpu = first; cpu <= last; ++cpu)
-      if (std::find(out.begin(), out.end(), cpu) == out.end()) out.push_back(cpu);
+    listed += static_cast<std::size_t>(last - first) + 1;
+    if (listed > most_cpus_listed) return bad();
+    for (int cpu = first; cpu <= last; ++cpu) out.push_back(cpu);
     begin = end + 1;
     if (begin == text.size()) return bad();  // a comma at the end
   }
   std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 

@@ -31,7 +31,8 @@ namespace sonde::noise {
 
 namespace {
 
-constexpr double death_s = 2;  // from the end of its socket to its own
+constexpr std::size_t most_cores_listed = 1u << 17;  // a list may name ranges again and again
+constexpr double death_s = 2;                        // from the end of its socket to its own
 
 bool read_number(std::string_view text, double& out) { return number(text, out) && std::isfinite(out); }
 
@@ -82,6 +83,7 @@ Result<std::vector<int>> parse_cpus(std::string_view text) {
       if (rest.ec != std::errc{} || rest.ptr != stop) return bad;
     }
     if (first < 0 || last < first || last > 65535) return bad;
+    if (out.size() + static_cast<std::size_t>(last - first) >= most_cores_listed) return bad;
     for (int cpu = first; cpu <= last; ++cpu) out.push_back(cpu);
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);

@@ -82,8 +82,6 @@ def read(path: Path) -> Config:
     ------
     UsageError  core.no_config: it cannot be read; core.bad_config: it is not TOML, with the line.
     """
-    import tomllib  # here and not above: most starts have no config file, and --help must be quick
-
     try:
         with path.open("rb") as file:
             raw = file.read(LONGEST + 1)
@@ -97,16 +95,41 @@ def read(path: Path) -> Config:
         raise UsageError("core.bad_config", f"{path} is larger than {LONGEST} bytes, so it is no config file")
     try:
         text = raw.decode()
-        return Config(path, tomllib.loads(text), lines_of(text))
+        return Config(path, toml(text), lines_of(text))
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError("core.bad_config", f"{path}:{line}: not UTF-8", "save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except ValueError as error:
         at = re.search(r" \(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         why = str(error).replace(at[0], "") if at else str(error)
         hint = 'a text stands in quotes: budget = "60s"'
         raise UsageError("core.bad_config", f"{path}:{line}: not TOML: {why}", hint) from None
+
+
+def toml(text: str) -> dict[str, Any]:
+    """What TOML says. Whole numbers have 64 bits, as TOML has them: a larger one could not even be shown.
+
+    Raises
+    ------
+    ValueError  tomllib.TOMLDecodeError among them: it is not TOML, nested too deep, or has a number that is too large.
+    """
+    import tomllib  # here and not above: most starts have no config file, and --help must be quick
+
+    try:
+        table = tomllib.loads(text)
+        _check_numbers(table)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return table
+
+
+def _check_numbers(value: Any) -> None:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_numbers(one)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"a whole number of {value.bit_length()} bits; allowed: 64 bits, with its sign")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import sonde._core as _core
+from sonde.core.printable import encodable
 
 
 def expand(text: str, within: Iterable[str] = ()) -> list[str]:
@@ -17,7 +18,7 @@ def expand(text: str, within: Iterable[str] = ()) -> list[str]:
     ------
     UsageError  core.bad_hosts: not a host list, more than 65536 hosts, or no host left.
     """
-    return list(_core.hostlist_expand(text, list(within)))
+    return list(_core.hostlist_expand(encodable(text), list(within)))
 
 
 def fold(hosts: Iterable[str]) -> str:
@@ -27,7 +28,7 @@ def fold(hosts: Iterable[str]) -> str:
     ------
     UsageError  core.bad_hosts: a name holds a character that no host name has.
     """
-    return str(_core.hostlist_fold(list(hosts)))
+    return str(_core.hostlist_fold([encodable(host) for host in hosts]))
 
 
 def check(text: str) -> str:
@@ -37,5 +38,5 @@ def check(text: str) -> str:
     ------
     UsageError  core.bad_hosts.
     """
-    _core.hostlist_check(text)
+    _core.hostlist_check(encodable(text))
     return text

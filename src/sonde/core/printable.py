@@ -18,6 +18,11 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda found: _numbered(found[0], "\\x"), text)
 
 
+def encodable(text: str) -> str:
+    """The text as UTF-8 can hold it: halves of characters, which stand for bytes that are no text, as U+FFFD."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
 def printable_json(text: str) -> str:
     """The same of a text in JSON, whose own escapes are given: it stays the same value."""
     return _UNSAFE.sub(lambda found: _numbered(found[0], "\\u00"), text)

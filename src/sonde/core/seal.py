@@ -276,12 +276,13 @@ def _read_run(files: Folder) -> Run:
         raise DataError("core.not_a_run", f"{path} is damaged: {error}", hint) from None
     match said:
         case {"room": str(room), "schema": str(schema), "attrs": dict(attrs), "plan": dict(plan)}:
+            listed, env = said.get("warnings"), said.get("env")
             known = [
-                Warning(w["code"], w.get("evidence", ""), w.get("hint", ""))
-                for w in said.get("warnings") or ()
+                Warning(str(w["code"]), str(w.get("evidence", "")), str(w.get("hint", "")))
+                for w in (listed if isinstance(listed, list) else ())
                 if isinstance(w, dict) and "code" in w
             ]
-            return Run(room, schema, attrs, plan, dict(said.get("env") or {}), known)
+            return Run(room, schema, attrs, plan, env if isinstance(env, dict) else {}, known)
     raise DataError("core.not_a_run", f"{path} lacks room, schema, attrs or plan", hint)
 
 
@@ -550,7 +551,8 @@ def _seal_part(
     analyse: bool,
 ) -> SealedFile:
     stop_reason = str(run.attrs.get("stop_reason", "killed"))
-    layout = schema.layout({**run.plan, "stop_reason": stop_reason}, files, part)
+    with _fitting(draft.target, files):
+        layout = schema.layout({**run.plan, "stop_reason": stop_reason}, files, part)
     ended = "stop_reason" in run.attrs
     complete = bool(layout.complete and ended and run.attrs.get("complete", 1))
     told = [
@@ -578,15 +580,32 @@ def _seal_part(
         group = file.createGroup("raw")
         places = _define(draft, group, layout)
         for done, blocks in enumerate(files):
-            for name, where, values in schema.place(run.plan, layout, blocks, part):
-                with draft.writing():
-                    _assign(places[name], where, values)
+            with _fitting(draft.target, files):
+                for name, where, values in schema.place(run.plan, layout, blocks, part):
+                    with draft.writing():
+                        _assign(places[name], where, values)
             report(done + 1)
     summary, untold = _analysed(draft, root, schema) if analyse else (None, [_NOT_ANALYSED])
     told += untold
     with draft.opened("a") as file:
         _finish(draft, file, summary, run.env, told)
     return SealedFile(draft.target, complete, told)
+
+
+@contextlib.contextmanager
+def _fitting(target: Path, files: Sequence[BlockFile]) -> Iterator[None]:
+    """What a plan means, its room alone knows: of one that somebody else wrote, or that is damaged, it may find that
+    nothing is where it looks.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        folder = files[0].path.parent if files else target
+        raise DataError(
+            "core.not_a_run",
+            f"{folder}: {RUN_FILE} and the block files do not fit together ({type(error).__name__}: {error})",
+            "copy the folder again from where it was measured; --debug shows where it failed",
+        ) from error
 
 
 def _defaults() -> dict[str, Any]:
@@ -667,9 +686,9 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
         return None
     try:
         names = [Path(name) for name in json.loads(held.files.read(_SEALED_FILE).decode("utf-8"))["datasets"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        missing = [str(name) for name in names if not name.exists()]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError("core.not_a_run", f"{path} is damaged: {error}", "") from None
-    missing = [str(name) for name in names if not name.exists()]
     if missing:
         raise DataError(
             "core.sealed_already",

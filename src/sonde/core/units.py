@@ -7,6 +7,7 @@ import re
 
 import sonde._core as _core
 from sonde.core.errors import UsageError
+from sonde.core.printable import encodable
 
 LEAST_RATE, MOST_RATE = 1000, 10**12  # bit/s
 _RATE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?(?:([kmgt])(i?))?bit(?:/s)?", re.ASCII | re.IGNORECASE)
@@ -28,7 +29,7 @@ def parse_duration(text: str) -> float:
     ------
     UsageError  core.bad_duration: no number, an unknown unit, negative, or longer than 36525 days.
     """
-    return float(_core.parse_duration(text))
+    return float(_core.parse_duration(encodable(text)))
 
 
 def format_size(size: int, exact: bool = False) -> str:
@@ -47,7 +48,7 @@ def parse_size(text: str) -> int:
     UsageError  core.bad_size: no number, an unknown or ambiguous unit ("64K"), negative, not a whole number
     of bytes, or above 2^62.
     """
-    return int(_core.parse_size(text))
+    return int(_core.parse_size(encodable(text)))
 
 
 def format_power(value_w: float) -> str:
@@ -62,7 +63,7 @@ def parse_power(text: str) -> float:
     ------
     UsageError  core.bad_power.
     """
-    return float(_core.parse_power(text))
+    return float(_core.parse_power(encodable(text)))
 
 
 def parse_rate(text: str) -> int:

@@ -98,7 +98,12 @@ def counted(root: ElementTree.Element, which: str) -> dict[str, Counted]:
 
 def _counted(stats: ElementTree.Element) -> Counted:
     def number(element: ElementTree.Element, name: str) -> float:
-        return float(element.findtext(name, "0"))
+        """0 where it is none, or none that a counter has."""
+        try:
+            found = float(element.findtext(name, "0"))
+        except ValueError:
+            return 0.0
+        return found if 0 <= found < 2**63 else 0.0
 
     operations = {
         fop.findtext("name", "?"): (

@@ -7,6 +7,7 @@ docs/reference/ioload.md.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 from sonde.core.errors import DataError
 
 SCHEMA = "ioload/1"
+LONGEST_LINE = 4096  # characters that are looked at
 _MIB = 2**20
 
 # Column of ior's table of results -> key of --json. Before 3.3 there was neither IOPS nor latency.
@@ -61,7 +63,9 @@ def parse(text: str) -> dict[str, Any]:
     ior.readthedocs.io, "First Steps with IOR" (the table and the options); of NPB 3.4 BT/bt.f90 and
     common/print_results.f90.
     """
-    if re.search(r"^access\s+bw\(MiB/s\)", text, re.M):
+    # No line that is read is long; of one that is, an expression may take a time that grows with its square.
+    text = "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
+    if re.search(r"^access[ \t]+bw\(MiB/s\)", text, re.M):
         return _ior(text)
     if "BTIO -- statistics" in text:
         return _bt_io(text)
@@ -141,7 +145,7 @@ def _document(program: str, version: str | None, workload: str) -> dict[str, Any
 
 def _ior(text: str) -> dict[str, Any]:
     lines = text.splitlines()
-    heads = [k for k, line in enumerate(lines) if re.match(r"access\s+bw\(MiB/s\)", line)]
+    heads = [k for k, line in enumerate(lines) if re.match(r"access[ \t]+bw\(MiB/s\)", line)]
     if len(heads) > 1:
         raise DataError(
             "io.bad_output",
@@ -153,12 +157,12 @@ def _ior(text: str) -> dict[str, Any]:
     ours = bool(version and version[1].startswith("sonde"))
     out = _document("sonde-ioload" if ours else "ior", version[2].rstrip(":") if version else None, "ior")
     command = told.get("command line", told.get("command line used"))
-    out["command"] = shlex.split(command) if command else None
+    out["command"] = _words(command)
     out["began"] = told.get("began")
     machine = told.get("machine", "").split()
     out["host"] = machine[1] if len(machine) > 1 else None
     out["mpi_version"] = told.get("mpi")
-    clients = re.match(r"(\d+) \((\d+) per node\)", told.get("clients", ""))  # 3.0 to 3.2
+    clients = re.match(r"(\d{1,18}) \((\d{1,18}) per node\)", told.get("clients", ""))  # 3.0 to 3.2
     out["tasks"] = int(clients[1]) if clients else _whole(told.get("tasks"))
     out["tasks_per_node"] = int(clients[2]) if clients else _whole(told.get("clients per node"))
     out["nodes"] = _whole(told.get("nodes"))
@@ -188,15 +192,15 @@ def _bytes_of(row: dict[str, Any], options: dict[str, Any]) -> int | None:
     if options["stonewall_s"] is None:
         return options["aggregate_B"]
     rate, took = row["bandwidth_MiB_per_s"], row["total_s"]
-    return None if rate is None or took is None else round(rate * _MIB * took)
+    return None if rate is None or took is None else _rounded(rate * _MIB * took)
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
     """ "key : value" (3.3 on) and "key = value" (before); of a key that comes twice the first."""
     out: dict[str, str] = {}
     for line in lines:
-        if found := re.match(r"\s*([A-Za-z][\w /-]*?)\s*[:=]\s*(.*?)\s*$", line):
-            out.setdefault(found[1].lower(), found[2])
+        if found := re.match(r"\s*([A-Za-z][\w \t/-]*)[:=](.*)", line):
+            out.setdefault(found[1].rstrip().lower(), found[2].strip())
     return out
 
 
@@ -264,14 +268,14 @@ def _bt_io(text: str) -> dict[str, Any]:
     out = _document("sonde-ioload" if ours else "bt-io", version, "bt-io")
     if ours:
         command = told.get("command line")
-        out["command"] = shlex.split(command) if command else None
+        out["command"] = _words(command)
         out["began"] = told.get("began")
         machine = told.get("machine", "").split()
         out["host"] = machine[1] if len(machine) > 1 else None
         out["mpi_version"] = told.get("mpi")
     out["tasks"] = _whole(completed.get("total processes"))
-    mode = re.search(r"BTIO -- (\S+(?: \S+)*?) write interval:\s*(\d+)", text)
-    points = re.match(r"\s*(\d+)\s*x\s*(\d+)\s*x\s*(\d+)", completed.get("size", ""))
+    mode = re.search(r"BTIO -- (\S+(?: \S+){0,7}?) write interval:[ \t]*(\d{1,18})", text)
+    points = re.match(r"\s*(\d{1,9})\s*x\s*(\d{1,9})\s*x\s*(\d{1,9})", completed.get("size", ""))
     out["options"] = {
         "class": completed.get("class"),
         "mode": _MODES.get(mode[1]) if mode else told.get("mode"),
@@ -281,16 +285,19 @@ def _bt_io(text: str) -> dict[str, Any]:
     }
 
     def statistic(pattern: str) -> float | None:
-        found = re.search(rf"^\s*{pattern}\s*:\s*(\S+)", text, re.M)
+        found = re.search(rf"^[ \t]*{pattern}[ \t]*:[ \t]*(\S+)", text, re.M)
         return _number(found[1]) if found else None
 
     megabytes = statistic(r"Total data written [(\[]MB[)\]]")
     dump = 40 * int(points[1]) * int(points[2]) * int(points[3]) if points else 0
     # The text has megabytes to two digits; whole dumps are what can have been written.
-    exact = round(megabytes * 1e6 / dump) * dump if megabytes and dump else None
+    dumps = _rounded(megabytes * 1e6 / dump) if megabytes and dump else None
+    exact = dumps * dump if dumps is not None else None
     verified = completed.get("verification", "")
     return out | {
-        "bytes": exact if exact is not None else (round(megabytes * 1e6) if megabytes is not None else None),
+        "bytes": exact
+        if exact is not None
+        else (_rounded(megabytes * 1e6) if megabytes is not None else None),
         "total_s": _number(completed.get("time in seconds")),
         "io_s": statistic("I/O timing in seconds"),
         "verify_s": statistic("I/O timing in verify"),
@@ -299,20 +306,32 @@ def _bt_io(text: str) -> dict[str, Any]:
     }
 
 
-def _number(text: str | None) -> float | None:
-    """None as well for "-", "NA" and the asterisks of a Fortran field that overflowed."""
+def _words(command: str | None) -> list[str] | None:
     try:
-        return float(text) if text is not None else None
+        return shlex.split(command) if command else None
+    except ValueError:  # a quote that does not end
+        return command.split() if command else None
+
+
+def _number(text: str | None) -> float | None:
+    """None as well for "-", "NA", what is not finite, and the asterisks of a Fortran field that overflowed."""
+    try:
+        found = float(text) if text is not None else None
     except ValueError:
         return None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _rounded(value: float) -> int | None:
+    return round(value) if math.isfinite(value) else None
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d+", text.strip()) else None
+    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text.strip()) else None
 
 
 def _size(text: str | None) -> int | None:
     """Bytes from "262144 bytes" or "1.17 GiB", which ior has rounded to two digits."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text.strip()) if text else None
     scale = _SCALES.get(found[2].lower()) if found else None
-    return round(float(found[1]) * scale) if found and scale else None
+    return _rounded(float(found[1]) * scale) if found and scale else None

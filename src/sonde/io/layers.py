@@ -51,22 +51,22 @@ MOST_CONSTANT = 255
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
 _FORMS = {
-    r"arg\((\d+)\)(?::(\w+))?": "arg",
-    r"ref\((\d+)(?: ?\+ ?(\d+))?\)(?::(\w+))?": "ref",
-    r"out\((\d+)\)(?::(\w+))?": "out",
-    r"arg\((\d+)\)(?::(\w+))? \* arg\((\d+)\)(?::(\w+))?": "product",
-    r"arg\((\d+)\)(?::(\w+))? \* mpi\((\d+)\)": "mpi",
-    r"ref\((\d+)\)(?::(\w+))? \* mpi_ref\((\d+)\)": "mpi_ref",
-    r"iov\((\d+), ?(\d+)\)": "iov",
+    r"arg\((\d{1,19})\)(?::(\w+))?": "arg",
+    r"ref\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::(\w+))?": "ref",
+    r"out\((\d{1,19})\)(?::(\w+))?": "out",
+    r"arg\((\d{1,19})\)(?::(\w+))? \* arg\((\d{1,19})\)(?::(\w+))?": "product",
+    r"arg\((\d{1,19})\)(?::(\w+))? \* mpi\((\d{1,19})\)": "mpi",
+    r"ref\((\d{1,19})\)(?::(\w+))? \* mpi_ref\((\d{1,19})\)": "mpi_ref",
+    r"iov\((\d{1,19}), ?(\d{1,19})\)": "iov",
     r"result(?::(\w+))?": "result",
-    r"result \* arg\((\d+)\)": "result_product",
-    r"text\((\d+)\)": "text",
-    r"text\((\d+), ?(\d+)\)": "counted_text",
-    r"length\((\d+)\)": "length",
-    r"out_length\((\d+)\)": "out_length",
-    r"(\d+)": "constant",
-    r"hdf5\((\d+)\)": "hdf5",
-    r"hdf5_attribute\((\d+)\)": "hdf5_attribute",
+    r"result \* arg\((\d{1,19})\)": "result_product",
+    r"text\((\d{1,19})\)": "text",
+    r"text\((\d{1,19}), ?(\d{1,19})\)": "counted_text",
+    r"length\((\d{1,19})\)": "length",
+    r"out_length\((\d{1,19})\)": "out_length",
+    r"(\d{1,19})": "constant",
+    r"hdf5\((\d{1,19})\)": "hdf5",
+    r"hdf5_attribute\((\d{1,19})\)": "hdf5_attribute",
 }
 EXAMPLES = (
     "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), arg(1) * arg(2), arg(1):i32 * arg(2):i32, "
@@ -156,11 +156,11 @@ def parse(text: str, source: str) -> Layer:
     UsageError  io.bad_map: no TOML, an unknown key or value, a function without names or libraries; says which and
     what is allowed.
     """
-    import tomllib
+    from sonde.core.config import toml
 
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = toml(text)
+    except ValueError as error:
         raise _bad(source, f"no TOML: {error}", "see docs/reference/layer-maps.md") from None
     _known(table, MAP_KEYS, source, "")
     name = table.get("layer")

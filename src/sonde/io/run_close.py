@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import struct
 import zlib
@@ -45,6 +46,7 @@ _FRAME = np.dtype(
     ]
 )  # fmt: skip
 _FRAMES_AT, _BLOCKS_AT = 4096, TAIL_BYTES - 2 * BLOCK_BYTES
+_COUNT = re.compile(r"[0-9]{1,9}")
 _SHARED = struct.Struct("<8sQQQ")
 
 
@@ -120,11 +122,23 @@ def _block_file(tail: str) -> str:
 def _servers(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
     try:
         told = json.loads(run.read(servers.FILE))
-    except (OSError, ValueError):  # nobody asked
+    except FileNotFoundError:  # nobody asked
         return {}, []
+    except (OSError, ValueError, RecursionError):
+        return {}, [_no_counters(run)]
+    if not servers.is_whole(told):
+        return {}, [_no_counters(run)]
     if told["servers"]:
         return {"servers": told}, []
     return {}, [] if ended else [run_gluster.killed(told)]
+
+
+def _no_counters(run: Folder) -> Warning:
+    return Warning(
+        "io.no_server_counters",
+        f"what servers counted is not in the dataset: {run.path / servers.FILE} is not what was written",
+        "measure again for it; the rest is whole",
+    )
 
 
 def _finish(run: Folder, tail: str) -> None:
@@ -223,6 +237,8 @@ def _written(records: np.ndarray, since: int) -> np.ndarray:
 
 def _set_checksums(descriptor: int, end: int) -> None:
     head = os.pread(descriptor, 24, 0)
+    if len(head) < 24:
+        return
     at = 24 + struct.unpack_from("<I", head, 12)[0]
     while at < end:
         block = os.pread(descriptor, BLOCK_BYTES, at)
@@ -248,7 +264,7 @@ def _rows(text: str) -> list[tuple[int, int, str, str]]:
     table = []
     for line in text.splitlines():
         match line.split("\t"):
-            case [number, rule, symbol, library] if number.isdigit() and rule.isdigit():
+            case [number, rule, symbol, library] if _COUNT.fullmatch(number) and _COUNT.fullmatch(rule):
                 path = decoded(library)
                 # A program and its modules may find one library in several ways: $ORIGIN/../lib.
                 file = os.path.normpath(path) if "/../" in path else path

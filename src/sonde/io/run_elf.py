@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")
+_PROGRAM_HEADER_BYTES = 56  # of a file of 64 bits; the loader takes no other
 X86_64 = 62
 _INTERPRETER = 3
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _PIE, _EXECUTABLE, _FUNCTION = 0x08000000, 1, 2  # DF_1_PIE, PF_X, STT_FUNC
 _MACHINES = {"EM_X86_64": X86_64, "EM_386": 3, "EM_AARCH64": 183}
+# Of names in all, beside what their table holds: many symbols may share one, and each is a text of its own.
+_NAMES_TIMES, _NAMES_BYTES = 16, 1 << 20
+_MOST_DEBUG_BYTES = 256 << 20  # of a compressed table of symbols
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
@@ -51,11 +55,13 @@ class Program:
                     return cls("other")
                 fields = _HEADER.unpack(head)
                 machine, table, size, count = fields[4], fields[7], fields[11], fields[12]
+                if size != _PROGRAM_HEADER_BYTES:
+                    return cls("elf", machine, count == 0, setuid)
                 file.seek(table)
                 headers = file.read(size * count)
-        except (OSError, struct.error):
+        except (OSError, OverflowError, ValueError, struct.error):
             return cls("other")
-        kinds = [struct.unpack_from("<I", headers, at)[0] for at in range(0, len(headers) - 3, size or 1)]
+        kinds = [struct.unpack_from("<I", headers, at)[0] for at in range(0, len(headers) - 3, size)]
         return cls("elf", machine, _INTERPRETER not in kinds, setuid)
 
 
@@ -107,45 +113,40 @@ class Object:
 
 def read_object(path: Path) -> Object | None:
     """What a file holds; None of a file that cannot be read or is no ELF file of this kind of machine."""
-    from elftools.common.exceptions import ELFError
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
-    try:
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            if elf.elfclass != 64 or not elf.little_endian:
-                return None
-            segments = list(elf.iter_segments())
-            tags = [
-                tag
+    # pyelftools answers a damaged file with whatever its code comes to: AssertionError, TypeError, its own.
+    with suppress(Exception), path.open("rb") as file:
+        elf = ELFFile(file)
+        if elf.elfclass != 64 or not elf.little_endian:
+            return None
+        segments = list(elf.iter_segments())
+        tags = [
+            tag for segment in segments if isinstance(segment, DynamicSegment) for tag in segment.iter_tags()
+        ]
+        named = {tag.entry.d_tag for tag in tags}
+        pie = any(tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & _PIE for tag in tags)
+        loaded = "DT_SONAME" not in named and (
+            pie or any(segment["p_type"] == "PT_INTERP" for segment in segments)
+        )
+        functions = _functions_of(elf, exported=True)
+        known = {(one.name, one.address) for one in functions}
+        inner = _functions_of(elf) or _debug_functions(elf)
+        functions += [one for one in inner if (one.name, one.address) not in known]
+        return Object(
+            elf["e_machine"] if isinstance(elf["e_machine"], int) else _MACHINES.get(elf["e_machine"], 0),
+            tuple(functions),
+            tuple(
+                (segment["p_vaddr"], segment["p_offset"], segment["p_filesz"])
                 for segment in segments
-                if isinstance(segment, DynamicSegment)
-                for tag in segment.iter_tags()
-            ]
-            named = {tag.entry.d_tag for tag in tags}
-            pie = any(tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & _PIE for tag in tags)
-            loaded = "DT_SONAME" not in named and (
-                pie or any(segment["p_type"] == "PT_INTERP" for segment in segments)
-            )
-            functions = _functions_of(elf, exported=True)
-            known = {(one.name, one.address) for one in functions}
-            inner = _functions_of(elf) or _debug_functions(elf)
-            functions += [one for one in inner if (one.name, one.address) not in known]
-            return Object(
-                elf["e_machine"] if isinstance(elf["e_machine"], int) else _MACHINES.get(elf["e_machine"], 0),
-                tuple(functions),
-                tuple(
-                    (segment["p_vaddr"], segment["p_offset"], segment["p_filesz"])
-                    for segment in segments
-                    if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & _EXECUTABLE
-                ),
-                tuple(str(getattr(tag, "needed", "")) for tag in tags if tag.entry.d_tag == "DT_NEEDED"),
-                elf["e_type"] == "ET_EXEC" or loaded,
-                elf.get_section_by_name(".gopclntab") is not None,
-            )
-    except (OSError, ELFError, ValueError, KeyError, struct.error):
-        return None
+                if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & _EXECUTABLE
+            ),
+            tuple(str(getattr(tag, "needed", "")) for tag in tags if tag.entry.d_tag == "DT_NEEDED"),
+            elf["e_type"] == "ET_EXEC" or loaded,
+            elf.get_section_by_name(".gopclntab") is not None,
+        )
+    return None
 
 
 def _functions_of(elf: ELFFile, exported: bool = False) -> list[Function]:
@@ -156,12 +157,15 @@ def _functions_of(elf: ELFFile, exported: bool = False) -> list[Function]:
     symbols = np.frombuffer(table.data(), _SYMBOL)
     texts = elf.get_section(table["sh_link"]).data()
     mine = symbols[((symbols["info"] & 15) == _FUNCTION) & (symbols["section"] != 0)]
-    return [
-        Function(
-            texts[at : texts.index(b"\0", at)].decode("utf-8", "replace"), value, exported, info >> 4 == 0
-        )
-        for at, value, info in zip(mine["name"].tolist(), mine["value"].tolist(), mine["info"].tolist())
-    ]
+    left = _NAMES_BYTES + _NAMES_TIMES * len(texts)
+    found = []
+    for at, value, info in zip(mine["name"].tolist(), mine["value"].tolist(), mine["info"].tolist()):
+        end = texts.index(b"\0", at)
+        left -= end - at
+        if left < 0:
+            raise ValueError("its names are longer than the table that they stand in")
+        found.append(Function(texts[at:end].decode("utf-8", "replace"), value, exported, info >> 4 == 0))
+    return found
 
 
 def _debug_functions(elf: ELFFile) -> list[Function]:
@@ -171,7 +175,8 @@ def _debug_functions(elf: ELFFile) -> list[Function]:
 
     if (small := elf.get_section_by_name(".gnu_debugdata")) is not None:
         with suppress(lzma.LZMAError, ValueError):
-            return _functions_of(ELFFile(io.BytesIO(lzma.decompress(small.data()))))
+            told = lzma.LZMADecompressor().decompress(small.data(), _MOST_DEBUG_BYTES)
+            return _functions_of(ELFFile(io.BytesIO(told)))
     note = elf.get_section_by_name(".note.gnu.build-id")
     for one in note.iter_notes() if isinstance(note, NoteSection) else ():
         build = str(one["n_desc"])

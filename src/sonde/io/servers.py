@@ -53,6 +53,50 @@ NOTE = (
 )
 
 
+def is_whole(told: Any) -> bool:
+    """Whether this is what a run's folder keeps (FILE), so that `tables_of` takes it."""
+    match told:
+        case {"servers": None | []}:  # nobody has asked yet, or there were none
+            return True
+        case {"servers": list(found), "system": str(), "mounts": list(mounts), "cwd": str()}:
+            return all(isinstance(mount, str) for mount in mounts) and all(map(_is_server, found))
+    return False
+
+
+def _is_server(one: Any) -> bool:
+    match one:
+        case {
+            "name": str(),
+            "answered": 0 | 1,
+            "bytes": moved,
+            "sizes": list(sizes),
+            "operations": dict(operations),
+        }:
+            return (
+                _are_counts(moved)
+                and all(isinstance(row, list) and len(row) == 2 and _are_counts(row[1]) for row in sizes)
+                and all(_is_count(size) for size, _ in sizes)
+                and all(map(_is_operation, operations.values()))
+            )
+    return False
+
+
+def _is_operation(row: Any) -> bool:
+    """How often, and three durations in s, None for what is not known."""
+    if not isinstance(row, list) or len(row) != 4 or not _is_count(row[0]):
+        return False
+    return all(value is None or (type(value) in (int, float) and abs(value) < 1e18) for value in row[1:])
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _are_counts(value: Any) -> bool:
+    """For both directions."""
+    return isinstance(value, list) and len(value) == len(MOVES) and all(map(_is_count, value))
+
+
 def tables_of(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, np.ndarray]:
     """The variables of RAW from what a run's folder keeps (FILE). paths: of files, as they were opened."""
     servers = told["servers"]

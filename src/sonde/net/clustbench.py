@@ -164,12 +164,22 @@ class Structure:
 
     @staticmethod
     def from_json(text: str) -> Structure:
-        parts = json.loads(text)
+        """What `as_json` wrote. KeyError, TypeError, ValueError: it is not that."""
+        try:
+            parts = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
+        dims = tuple((str(name), length) for name, length in parts["dims"])
+        if not all(length is None or (type(length) is int and 0 <= length < 2**63) for _, length in dims):
+            raise ValueError("a dimension's length is no number")
+        values, attributes = parts["values"], parts["attributes"]
+        if not isinstance(values, dict) or not isinstance(attributes, dict):
+            raise TypeError("values and attributes are no objects")
         return Structure(
-            tuple((str(name), length) for name, length in parts["dims"]),
-            tuple((str(name), str(kind), tuple(dims)) for name, kind, dims in parts["variables"]),
-            parts["values"],
-            parts["attributes"],
+            dims,
+            tuple((str(name), str(kind), tuple(map(str, its))) for name, kind, its in parts["variables"]),
+            values,
+            attributes,
         )
 
     def strange(self) -> list[str]:

@@ -629,7 +629,7 @@ def _stored(tree: xr.DataTree, form: Target) -> dict[str, Structure]:
         if parts.get("form") != form:
             return {}
         return {kind: Structure.from_json(json.dumps(part)) for kind, part in parts["files"].items()}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # another's attribute
         return {}
 
 

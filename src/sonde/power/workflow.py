@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from sonde.core import hostlist
-from sonde.core.config import lines_of
+from sonde.core.config import lines_of, toml
 from sonde.core.errors import UsageError, nearest
 from sonde.core.units import parse_duration, parse_power, parse_size
 from sonde.power.jobs import Spec, Target
@@ -111,8 +110,8 @@ def read(text: str, path: str = "workflow.toml") -> Workflow:
     if len(text) > LONGEST:
         raise UsageError("power.bad_toml", f"{path} has {len(text)} characters; allowed: {LONGEST}")
     try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table = toml(text)
+    except ValueError as error:
         at = re.search(r" \(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         why = str(error).replace(at[0], "") if at else str(error)

@@ -82,7 +82,7 @@ TEST_CASE("lists of CPUs") {
   };
   CHECK(list("") == std::vector<int>{});
   CHECK(list("3,0-1,1") == std::vector<int>{0, 1, 3});
-  for (const char* bad : {"a", "-1", "3-1", "1,", "1,,2", "0-99999999", "1 2"})
+  for (const char* bad : {"a", "-1", "3-1", "1,", "1,,2", "0-99999999", "1 2", "0-65536,0-65536,0"})
     CHECK(list(bad) == std::vector<int>{-1});
 }
 

@@ -754,7 +754,8 @@ TEST_CASE("flags and lists of cores") {
   CHECK(read_agent_flag(spec, "grace-s", "nan").error().code == "noise.agent_bad_option");
   CHECK(*parse_cpus("") == std::vector<int>{});
   CHECK(*parse_cpus("0,2-4") == std::vector<int>{0, 2, 3, 4});
-  for (const char* text : {",", "1,", "a", "3-1", "-1", "1-", "99999999999", "1-70000"}) CHECK_FALSE(parse_cpus(text));
+  for (const char* text : {",", "1,", "a", "3-1", "-1", "1-", "99999999999", "1-70000", "0-65535,0-65535,0"})
+    CHECK_FALSE(parse_cpus(text));
 }
 
 TEST_CASE("an address of the loopback taken apart") {

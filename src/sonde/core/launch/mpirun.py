@@ -339,7 +339,7 @@ class Mpirun:
 def split_slots(host: str) -> tuple[str, int | None]:
     """("n1", 4) for "n1:4", ("n1", None) for "n1"; an IPv6 address in brackets keeps its colons."""
     name, colon, slots = host.rpartition(":")
-    if colon and slots.isdigit() and (name.count(":") == 0 or name.endswith("]")):
+    if colon and re.fullmatch(r"[0-9]{1,9}", slots) and (name.count(":") == 0 or name.endswith("]")):
         return name, int(slots)
     return host, None
 

@@ -211,6 +211,6 @@ def parse_plugins(text: str) -> tuple[str, ...]:
 def job_cpus(env: Mapping[str, str]) -> int | None:
     """CPUs of the whole job from SLURM_JOB_CPUS_PER_NODE ("16(x2),8" is 40); None outside a job."""
     text = env.get("SLURM_JOB_CPUS_PER_NODE", "")
-    if not re.fullmatch(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*", text):
+    if not re.fullmatch(r"\d{1,9}(\(x\d{1,9}\))?(,\d{1,9}(\(x\d{1,9}\))?)*", text):
         return None
     return sum(int(n) * int(times or 1) for n, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text))

@@ -1,0 +1,38 @@
+#pragma once
+/// What every libFuzzer harness needs: the input as text, and how it reports a broken promise. Any-thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace sonde::fuzz {
+
+/// The input, byte for byte.
+inline std::string_view text_of(const std::uint8_t* bytes, std::size_t n) {
+  return {reinterpret_cast<const char*>(bytes), n};
+}
+
+/// Ends the process, which libFuzzer reports with the input, where `what` is not empty.
+inline void hold(const std::string& what) {
+  if (what.empty()) return;
+  std::fprintf(stderr, "wrong: %s\n", what.c_str());
+  std::abort();
+}
+
+/// Ends the process unless `kept`.
+inline void hold(bool kept, const char* promise) {
+  if (!kept) hold(std::string(promise));
+}
+
+/// An error has a code of its room and says what failed.
+inline void hold(const Error& error, std::string_view room) {
+  if (!error.code.starts_with(room) || error.what.empty())
+    hold("an error without its room's code, or without words: '" + error.code + "' '" + error.what + "'");
+}
+
+}  // namespace sonde::fuzz
