@@ -35,6 +35,31 @@ std::string part_of(const std::string& path) {
   return path + end;
 }
 
+/// The descriptor of a file that was opened, if it is plain and has one name.
+Result<int> checked(int fd, const std::string& path) {
+  struct stat found;
+  const char* why = nullptr;
+  if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) why = "is not a plain file";
+  else if (found.st_nlink > 1) why = "has several names (hard links)";
+  if (why == nullptr) return fd;
+  ::close(fd);
+  errno = EPERM;
+  return unsafe(path, why);
+}
+
+/// Waits until a new name has reached the disk. Errors leave errno.
+bool sync_folder_of(const std::string& path) {
+  const auto end = path.rfind('/');
+  const std::string folder = end == std::string::npos ? "." : end == 0 ? "/" : path.substr(0, end);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool fine = ::fsync(fd) == 0 || errno == EINVAL;  // some network file systems cannot
+  const int why = errno;
+  ::close(fd);
+  errno = why;
+  return fine;
+}
+
 }  // namespace
 
 Error write_error(const std::string& path, int number) {
@@ -66,29 +91,41 @@ Result<int> make_file(const std::string& path, unsigned mode) {
 Result<int> append_to_file(const std::string& path, unsigned mode) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
   if (fd < 0) return errno == ELOOP ? unsafe(path, "is a link") : write_error(path, errno);
-  struct stat found;
-  const char* why = nullptr;
-  if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) why = "is not a plain file";
-  else if (found.st_nlink > 1) why = "has several names (hard links)";
-  if (why == nullptr) return fd;
-  ::close(fd);
-  return unsafe(path, why);
+  return checked(fd, path);
 }
 
-Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode) {
-  const std::string part = part_of(path);
-  const int fd = ::open(part.c_str(), make_flags, mode);
+Result<int> change_file(const std::string& path, unsigned mode, bool make) {
+  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (make ? O_CREAT : 0);
+  const int fd = ::open(path.c_str(), flags, mode);
+  if (fd < 0) return errno == ELOOP ? unsafe(path, "is a link") : write_error(path, errno);
+  return checked(fd, path);
+}
+
+Result<int> make_part(const std::string& path, std::string& part, unsigned mode) {
+  part = part_of(path);
+  const int fd = ::open(part.c_str(), (make_flags & ~O_WRONLY) | O_RDWR, mode);
   if (fd < 0) return write_error(path, errno);
+  return fd;
+}
+
+Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode, bool sync) {
+  std::string part;
+  const auto made = make_part(path, part, mode);
+  if (!made) return made.error();
+  const int fd = *made;
   int wrong = 0;
   while (!text.empty() && wrong == 0) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n >= 0) text.remove_prefix(static_cast<std::size_t>(n));
     else if (errno != EINTR) wrong = errno;
   }
+  if (sync && wrong == 0 && ::fsync(fd) != 0) wrong = errno;
   if (::close(fd) != 0 && wrong == 0) wrong = errno;
   if (wrong == 0 && ::rename(part.c_str(), path.c_str()) != 0) wrong = errno;
-  if (wrong == 0) return {};
+  if (wrong == 0 && (!sync || sync_folder_of(path))) return {};
+  if (wrong == 0) wrong = errno;
   ::unlink(part.c_str());
+  errno = wrong;
   return write_error(path, wrong);
 }
 

@@ -19,9 +19,19 @@ Result<int> make_file(const std::string& path, unsigned mode = 0644);
 /// with more than one name.
 Result<int> append_to_file(const std::string& path, unsigned mode = 0644);
 
+/// A descriptor of a file that is read and changed in place; `make`: made where it is not there. Errors as of
+/// append_to_file, and leave errno, which is ENOENT for a file that is not there and not to be made.
+Result<int> change_file(const std::string& path, unsigned mode = 0600, bool make = true);
+
+/// A descriptor, for reading and writing, of a new file beside `path`, under a name that nobody can foresee: `part`.
+/// The caller renames it to `path` when it is whole, or removes it. Errors: core.cannot_write, core.disk_full; they
+/// leave errno.
+Result<int> make_part(const std::string& path, std::string& part, unsigned mode = 0600);
+
 /// Makes or replaces a file in one step: whoever reads it sees the old or the new one. A link of that name is replaced,
-/// not followed. Errors: core.cannot_write, core.disk_full; nothing has changed then.
-Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode = 0644);
+/// not followed. `sync`: it is on the disk before this returns. Errors: core.cannot_write, core.disk_full; they leave
+/// errno, and nothing has changed then.
+Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode = 0644, bool sync = false);
 
 /// core.disk_full or core.cannot_write, for an error number of writing `path`.
 Error write_error(const std::string& path, int number);

@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/owned_file.hpp"
 #include "core/text.hpp"
 #include "noise/process_tree.hpp"
 #include "noise/scrape.hpp"
@@ -337,10 +338,11 @@ class KeeperProcess {
                    "end what uses it (ss -ltnp), or give the agent another port"};
     const Stamp before = by_file ? stamp_of(replaced(spec_.ready.substr(5), "{dir}", folder_)) : Stamp{};
     log_path_ = spec_.log_path.empty() ? folder_ + "/agent.log" : spec_.log_path;
-    const int log = ::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log < 0)
-      return Error{"noise.agent_no_log", "cannot write the agent's log " + log_path_ + ": " + why(),
+    const auto opened = append_to_file(log_path_);
+    if (!opened)
+      return Error{"noise.agent_no_log", "cannot write the agent's log " + log_path_ + ": " + opened.error().what,
                    "choose another --output, in a folder that every node can write to"};
+    const int log = *opened;
     log_start_ = ::lseek(log, 0, SEEK_END);
     leader_status_ = 0;
     childless_ = false;
@@ -596,7 +598,8 @@ class KeeperProcess {
     if (asked_nicely && !spec_.stop_command.empty() && !childless_) {
       go_on();
       const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-      const int log = ::open(log_path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+      const auto opened = append_to_file(log_path_);
+      const int log = opened ? *opened : -1;
       stop_pid_ = run(spec_.stop_command, log >= 0 ? log : null);
       if (log >= 0) ::close(log);
       ::close(null);
@@ -670,7 +673,8 @@ class KeeperProcess {
     if (!what) return drive_over(what.error().what, 0);
     if ((*what).rfind("sh:", 0) == 0) {
       const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-      const int log = ::open(log_path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+      const auto opened = append_to_file(log_path_);
+      const int log = opened ? *opened : -1;
       drive_pid_ = run((*what).substr(3), log >= 0 ? log : null);
       if (log >= 0) ::close(log);
       ::close(null);

@@ -543,7 +543,15 @@ const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
       duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
       texts<J>("users", "users", &J::users,
                "whose jobs are started; none named: those of the daemon's own user, and where that is root of all "
-               "users whose uid is 1000 or more")};
+               "users whose uid is 1000 or more"),
+      text<J>("pam_service", "pam_service", &J::pam_service,
+              "whose account stack of PAM is asked before a job of another user starts, where PAM is there; an empty "
+              "text: none",
+              64),
+      integer<J>("max_tasks", "max_tasks", &J::max_tasks,
+                 "the most processes and threads of a job, and of its user on this host; 0: any", 0, 4194304),
+      size<J>("max_memory", "max_memory_bytes", &J::max_memory_bytes,
+              "the most memory of a job on this host, where its cgroup has that limit; 0: any", 0)};
   return keys;
 }
 

@@ -104,6 +104,9 @@ struct JobManagerConfig {
   double report_s = 10;               ///< between two reports of a job
   double keep_s = 7 * 86400.0;        ///< what a job left is removed so long after its end
   std::vector<std::string> users;  ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
+  std::string pam_service = "login";   ///< whose account stack of PAM is asked; none: nobody is asked
+  std::int64_t max_tasks = 10000;      ///< of a job, and of its user on a node; 0: any
+  std::uint64_t max_memory_bytes = 0;  ///< of a job on the manager's host; 0: any
 };
 
 struct WorkflowEngineConfig {

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def open(path: str | PathLike[str]) -> xr.DataTree:
+def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
     """Open a dataset as an xarray DataTree, lazily. See `sonde.core.dataset.open`."""
     from sonde.core import dataset  # heavy: only when a dataset is opened
 
-    return dataset.open(path)
+    return dataset.open(path, any_size)

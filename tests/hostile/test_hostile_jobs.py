@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,12 +16,22 @@ from typing import Any
 
 import pytest
 
+from sonde.bus.errors import Refused
+
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_daemons import until
-from sonde.power import run_bus
+from sonde.power import run_bus, run_job_account
 from sonde.power.jobs import Part, Spec, said
-from sonde.power.run_job_manager import JobManager, Settings, began, own_group
+from sonde.power.run_job_manager import (
+    JobManager,
+    Settings,
+    began,
+    guards,
+    make_group,
+    own_group,
+    share_limits,
+)
 
 pytestmark = pytest.mark.root
 SPEC = Spec("j1", ("true",), "nobody", folder="/", grace_s=0.3)
@@ -30,6 +42,10 @@ echo $$ >> {pids}
 env -i /bin/sh {chain} $(($1 - 1))
 :
 """
+
+
+# Until nothing more can be started, which ends a shell; it writes down how far it came.
+BOMB = "n=0; while [ $n -lt 400 ]; do sleep 1000 & n=$((n+1)); echo $n >{made}; done; touch {made}.all; wait"
 
 
 class Site:
@@ -159,3 +175,118 @@ def test_a_keeper_that_does_not_end_is_ended(site: Site, monkeypatch: pytest.Mon
     site.order("STOP_JOB", grace_s=0.1, reason="enough")
     told = site.over()
     assert (told["state"], "its keeper was killed" in told["reason"]) == ("failed", True)
+
+
+def test_a_fork_bomb_ends_at_its_user_s_limit(site: Site):
+    """With the manager's limit of tasks it once took those of all other jobs, and the manager's own."""
+    site.manager.settings.max_tasks = 60
+    made = site.folder / "own/made"
+    site.start(replace(SPEC, command=("/bin/sh", "-c", BOMB.format(made=made))))
+    assert site.over()["exit_status"] > 0
+    assert int(made.read_text()) < 60
+    assert not made.with_suffix(".all").exists()
+
+
+def test_without_a_limit_there_is_none(site: Site):
+    site.manager.settings.max_tasks = 0
+    made = site.folder / "own/made"
+    site.start(replace(SPEC, command=("/bin/sh", "-c", BOMB.format(made=made))))
+    until(made.with_suffix(".all").exists, "all are started")
+    site.order("STOP_JOB", grace_s=0.2, reason="enough")
+    assert site.over()["state"] == "ended"
+
+
+class TestLimitsOfACgroup:
+    """On a folder that looks like a cgroup: controllers of version 2 are not on every machine that tests."""
+
+    @pytest.fixture
+    def group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        (tmp_path / "cgroup.subtree_control").write_text("")
+        monkeypatch.setattr("sonde.power.run_job_manager.own_group", lambda: tmp_path)
+        mkdir = Path.mkdir
+
+        def fill(path: Path, *words: Any, **named: Any) -> None:
+            mkdir(path, *words, **named)
+            for file in ("cgroup.kill", "pids.max", "memory.max"):
+                (path / file).write_text("max")
+
+        monkeypatch.setattr(Path, "mkdir", fill)
+        return tmp_path
+
+    def test_a_job_gets_them_before_anything_is_in_it(self, group: Path):
+        made = Path(make_group("j1", {"pids.max": 100, "memory.max": 1 << 30}))
+        assert made.parent == group
+        assert (made / "pids.max").read_text() == "100"
+        assert (made / "memory.max").read_text() == str(1 << 30)
+
+    def test_what_is_not_asked_for_stays(self, group: Path):
+        made = Path(make_group("j1", {"pids.max": 100, "memory.max": 0}))
+        assert (made / "memory.max").read_text() == "max"
+
+    def test_the_kernel_is_asked_to_keep_them(self, group: Path, site: Site):
+        share_limits(group)
+        assert (group / "cgroup.subtree_control").read_text() == "+memory"  # as files: the last of the two
+        assert guards(site.manager.settings)["limits"] is False
+
+
+class TestAccounts:
+    @pytest.fixture
+    def refused(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+        """PAM, which admits nobody and notes whom it was asked for."""
+        asked: list[tuple[str, str]] = []
+
+        def refusal(service: str, user: str) -> str:
+            asked.append((service, user))
+            return f"PAM's service '{service}' does not admit '{user}': User account has expired"
+
+        monkeypatch.setattr(run_job_account, "refusal", refusal)
+        return asked
+
+    def test_an_account_that_has_expired_starts_nothing(self, site: Site, refused: list[tuple[str, str]]):
+        site.manager.settings.pam_service = "login"
+        with pytest.raises(Refused, match="User account has expired"):
+            site.start(SPEC)
+        assert refused == [("login", "nobody")]
+        assert not (site.folder / "runs/j1").exists()
+        assert site.manager.jobs == {}
+
+    def test_a_job_that_runs_is_told_of_once_more(self, site: Site, refused: list[tuple[str, str]]):
+        site.manager.settings.pam_service = ""
+        site.start(replace(SPEC, command=("sleep", "1000")))
+        assert refused == []
+        site.manager.settings.pam_service = "login"
+        site.start(replace(SPEC, command=("sleep", "1000")))  # the scheduler asks again: it runs already
+        site.order("STOP_JOB", grace_s=0.1, reason="enough")
+        site.over()
+
+    @pytest.mark.skipif(not run_job_account.available(), reason="no libpam.so.0")
+    def test_pam_knows_accounts(self):
+        assert run_job_account.refusal("login", "nobody") == ""
+        assert "does not admit 'no-such-user'" in run_job_account.refusal("login", "no-such-user")
+
+    @pytest.mark.skipif(not run_job_account.available(), reason="no libpam.so.0")
+    def test_pam_knows_an_account_that_has_expired(self, tmp_path: Path):
+        """On a copy of the accounts, in a mount namespace of its own."""
+        line = (
+            f"cp /etc/shadow {tmp_path}/shadow && mount --bind {tmp_path}/shadow /etc/shadow && "
+            f"awk -F: -v OFS=: '$1 == \"nobody\" {{ $8 = 1 }} 1' {tmp_path}/shadow >{tmp_path}/new && "
+            f'cat {tmp_path}/new >/etc/shadow && exec "$@"'
+        )
+        words = [sys.executable, "-I", run_job_account.__file__, "login", "nobody"]
+        ran = subprocess.run(
+            ["unshare", "-m", "sh", "-c", line, "sh", *words], capture_output=True, text=True, timeout=60
+        )
+        if "unshare" in ran.stderr or "mount" in ran.stderr:
+            pytest.skip(f"no mount namespaces here: {ran.stderr}")
+        # Debian's stack gives another reason than that it has expired.
+        assert (ran.returncode, "does not admit 'nobody'" in ran.stdout) == (run_job_account.REFUSED, True), (
+            ran
+        )
+
+    def test_pam_that_does_not_answer_counts_as_a_refusal(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(run_job_account, "LONGEST_S", 0.0)
+        assert "gave no answer" in run_job_account.refusal("login", "nobody")
+
+    def test_where_there_is_no_pam_jobs_run_and_it_is_said(self, site: Site, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(run_job_account, "LIBRARY", "libno-such-pam.so")
+        assert guards(site.manager.settings)["pam"] is False

@@ -1,17 +1,26 @@
-"""Settings of others: what Sonde reads, and what it leaves alone, in a folder that somebody else prepared."""
+"""Settings of others: what Sonde reads, and what it leaves alone, in a folder that somebody else prepared, and with
+variables that somebody else chose. docs/explain/security.md lists all of them.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
+from sonde.core import surroundings
+from sonde.core.errors import EnvironmentFailure
+
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.root, pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv")]
 USER, STRANGER = 1000, 65534
 SONDE = [sys.executable, "-P", "-c", "import sys; from sonde.cli.entry import main; sys.exit(main())"]
@@ -35,14 +44,21 @@ def prepared(folder: Path, text: str, owner: int, mode: int = 0o644, folder_mode
     folder.chmod(folder_mode)
 
 
-def sonde(folder: Path, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
+def sonde(
+    folder: Path, uid: int, *words: str, variables: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     who = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     env = {
         name: value for name, value in os.environ.items() if name not in ("SONDE_CONFIG", "XDG_CONFIG_HOME")
     }
     line = [*who, *SONDE, *words]
     return subprocess.run(
-        line, cwd=folder, env=env | {"HOME": str(folder)}, capture_output=True, text=True, timeout=120
+        line,
+        cwd=folder,
+        env=env | {"HOME": str(folder)} | (variables or {}),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -81,3 +97,211 @@ def test_no_folder_says_what_code_is_loaded(folder: Path):
         2,
         True,
     )
+
+
+class TestOfTheEnvironment:
+    @pytest.fixture
+    def library(self, folder: Path) -> Path:
+        """A folder of the stranger's with a component of Open MPI, whose constructor notes as whom it was loaded."""
+        if not shutil.which("cc"):
+            pytest.skip("no C compiler")
+        source, ran = folder / "evil.c", folder / "ran"
+        source.write_text(
+            "#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) {\n"
+            f'  FILE* out = fopen("{ran}", "a");\n'
+            '  if (out) fprintf(out, "uid %d\\n", (int)getuid()), fclose(out);\n}\n'
+        )
+        # Open MPI looks there by itself; mca-params.conf beside it may name any other folder.
+        components = folder / ".openmpi" / "components"
+        components.mkdir(parents=True)
+        words = ["cc", "-shared", "-fPIC", "-o", str(components / "mca_shmem_evil.so"), str(source)]
+        subprocess.run(words, check=True, timeout=60)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, STRANGER, STRANGER)
+        return ran
+
+    @pytest.mark.mpi
+    def test_the_settings_of_an_mpi_in_another_user_s_home_load_nothing_as_root(self, folder, library):
+        words = (
+            "net",
+            "run",
+            "--ntasks",
+            "2",
+            "--sizes",
+            "8",
+            "--rule",
+            "fixed:10",
+            "--budget",
+            "4s",
+            "-o",
+            "/dev/null/a.nc",
+        )
+        out = folder.with_name(f"{folder.name}-out")
+        out.mkdir()
+        try:
+            env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            ran = sonde(folder, 0, *words[:-1], str(out / "a.nc"), variables=env)
+            assert ran.returncode == 0, ran.stderr
+            assert not library.exists(), library.read_text()
+            assert f"HOME is '{folder}', which is user {STRANGER}'s" in " ".join(ran.stderr.split())
+        finally:
+            shutil.rmtree(out)
+
+    @pytest.mark.parametrize("name", surroundings.READ_BY_LIBRARIES)
+    def test_a_file_that_libraries_read_here_is_another_user_s(self, folder, name):
+        (folder / name).write_text("\n")
+        os.chown(folder / name, STRANGER, STRANGER)
+        for uid in (0, USER):
+            ran = sonde(folder, uid, "net", "modes")
+            assert ran.returncode == 3
+            assert f"./{name} is a file of user {STRANGER}'s" in " ".join(ran.stderr.split())
+        assert sonde(folder, STRANGER, "net", "modes").returncode == 0
+
+    def test_what_libraries_read_here_is_switched_off(self, folder):
+        environ: dict[str, str] = {"HOME": "/root"}
+        list(surroundings.make_safe(environ, folder))
+        assert environ.items() >= surroundings.SWITCHED_OFF.items()
+
+    @pytest.mark.parametrize(
+        ("owner", "mode", "safe"),
+        [(0, 0o700, True), (0, 0o755, True), (0, 0o1777, False), (0, 0o777, False), (STRANGER, 0o755, False)],
+    )
+    def test_root_s_home_is_its_own(self, folder, owner, mode, safe):
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        environ = {"HOME": str(folder)}
+        said = list(surroundings.make_safe(environ, Path("/")))
+        assert (environ["HOME"] == str(folder), bool(said)) == (safe, not safe)
+
+    @pytest.mark.parametrize("home", ["", ".", "home", "/nowhere/at/all", "/dev/null"])
+    def test_a_home_that_is_none_is_replaced(self, home):
+        environ = {"HOME": home}
+        assert list(surroundings.make_safe(environ, Path("/")))
+        assert environ["HOME"] == "/root"
+
+    @pytest.mark.parametrize(
+        ("owner", "mode", "safe"),
+        [(0, 0o700, True), (0, 0o1777, True), (0, 0o777, False), (STRANGER, 0o1777, False)],
+    )
+    def test_root_s_temporary_files_are_where_nobody_else_chooses_them(self, folder, owner, mode, safe):
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        environ = {"HOME": "/root", "TMPDIR": str(folder)}
+        said = list(surroundings.make_safe(environ, Path("/")))
+        assert ("TMPDIR" in environ, bool(said)) == (safe, not safe)
+
+    @pytest.mark.parametrize("name", surroundings.LISTS)
+    def test_nothing_is_looked_for_where_others_put_it(self, folder, name):
+        folder.chmod(0o1777)
+        environ = {"HOME": "/root", name: f"/usr/bin:.::lib:{folder}:/nowhere"}
+        said = list(surroundings.make_safe(environ, Path("/")))
+        assert environ[name] == "/usr/bin:/nowhere"
+        assert said[0].startswith(f"{name} holds '.', '', 'lib', '{folder}'")
+        environ = {"HOME": "/root", name: "."}
+        list(surroundings.make_safe(environ, Path("/")))
+        assert name not in environ
+
+    def test_who_is_not_root_keeps_what_is_chosen(self, folder, monkeypatch):
+        monkeypatch.setattr(os, "geteuid", lambda: USER)
+        environ = {"HOME": str(folder), "PATH": ".:/usr/bin", "TMPDIR": str(folder)}
+        before = dict(environ)
+        assert list(surroundings.make_safe(environ, Path("/"))) == []
+        assert environ == before | surroundings.SWITCHED_OFF
+
+    def test_a_file_that_everybody_may_write_is_not_one_s_own(self, folder):
+        (folder / "ucx.conf").write_text("")
+        list(surroundings.make_safe({"HOME": "/root"}, folder))
+        (folder / "ucx.conf").chmod(0o666)
+        with pytest.raises(EnvironmentFailure, match="settings"):
+            list(surroundings.make_safe({"HOME": "/root"}, folder))
+
+
+# ---- the list ------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs/explain/security.md").read_text()
+ENVIRONMENT = re.compile(r"(^|\.)_?(environ|environment|env)$")
+# Names that are no constants where they are read: where, and what they may be.
+BY_NAME = {
+    "src/sonde/core/launch/mpirun.py": "RESOURCE_MANAGER",
+    "src/sonde/core/launch/process.py": "MARK",
+    "src/sonde/core/launch/remains.py": "temporary folders",
+    "src/sonde/core/launch/start.py": "TRANSPORT_VARIABLES and MPI_PREFIXES",
+    "src/sonde/core/netcdf.py": "HDF5's",
+    "src/sonde/core/provenance.py": "_JOB_VARIABLES",
+    "src/sonde/core/surroundings.py": "LISTS and SWITCHED_OFF",
+    "src/sonde/io/hints.py": "ROMIO_HINTS, and what it sets",
+    "src/sonde/io/run_try.py": "ROMIO_HINTS",
+    "src/sonde/power/cli_jobs.py": "PASSED_ON, and what --env names",
+    "src/sonde/power/slurm_job.py": "SLURM_JOB_*_TIME",
+    "native/core/shared_object.cpp": "SONDE_*_MODULES",
+    "native/io/load/main.cpp": "ranks",
+    "native/io/trace/start.cpp": "ranks",
+}
+
+
+def listed() -> list[str]:
+    """First cells of the table: patterns of names."""
+    section = PAGE.partition("## Settings of others")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
+    return re.findall(r"`([^`]+)`", " ".join(cells))
+
+
+def is_listed(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in listed())
+
+
+def read_in_python() -> Iterator[tuple[str, str | None]]:
+    """(file, name) of each variable that is read or set; None for a name that is no constant."""
+    for path in sorted((ROOT / "src/sonde").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            key: ast.expr | None = None
+            if isinstance(node, ast.Call):
+                function = ast.unparse(node.func)
+                whose, _, what = function.rpartition(".")
+                asks = what in ("get", "pop", "setdefault") and ENVIRONMENT.search(whose)
+                if asks or function in ("os.getenv", "getenv"):
+                    key = node.args[0]
+            elif isinstance(node, ast.Subscript) and ENVIRONMENT.search(ast.unparse(node.value)):
+                key = node.slice
+            elif isinstance(node, ast.Compare) and ENVIRONMENT.search(ast.unparse(node.comparators[0])):
+                key = node.left if isinstance(node.ops[0], ast.In) else None
+            if key is not None:
+                constant = isinstance(key, ast.Constant) and isinstance(key.value, str)
+                yield str(path.relative_to(ROOT)), str(key.value) if constant else None  # type: ignore[attr-defined]
+
+
+def read_in_native() -> Iterator[tuple[str, str | None]]:
+    for path in sorted(path for end in ("cpp", "hpp") for path in (ROOT / "native").rglob(f"*.{end}")):
+        text = path.read_text()
+        for argument in re.findall(r"\b(?:secure_)?getenv\(([^)]*)\)", text):
+            name = re.fullmatch(r'"(\w+)"', argument)
+            yield str(path.relative_to(ROOT)), name[1] if name else None
+        for names in re.findall(r"for \(const char\* name : \{([^}]*)\}\)", text):
+            yield from ((str(path.relative_to(ROOT)), name) for name in re.findall(r'"([A-Z_]+)"', names))
+        for name in re.findall(r'constexpr const char\* variable = "(\w+)"', text):
+            yield str(path.relative_to(ROOT)), name
+
+
+def test_every_variable_that_is_read_is_listed():
+    found = [*read_in_python(), *read_in_native()]
+    assert len({name for _, name in found}) > 30
+    assert sorted({f"{where}: {name}" for where, name in found if name and not is_listed(name)}) == []
+    assert {where for where, name in found if name is None} == set(BY_NAME)
+
+
+def test_names_that_stand_in_lists_are_listed():
+    from sonde.core import provenance
+    from sonde.core.launch import mpirun, process, start
+    from sonde.power.cli_jobs import PASSED_ON
+
+    names = [*mpirun.RESOURCE_MANAGER, process.MARK, *start.TRANSPORT_VARIABLES, *provenance._JOB_VARIABLES]
+    names += [f"{prefix}x" for prefix in start.MPI_PREFIXES]
+    names += [*PASSED_ON, *surroundings.LISTS, *surroundings.SWITCHED_OFF, "SLURM_JOB_START_TIME"]
+    text = PAGE.partition("## Settings of others")[2]
+    assert [name for name in names if not is_listed(name) and f"`{name}`" not in text] == []
+    assert [name for name in surroundings.READ_BY_LIBRARIES if f"./{name}" not in listed()] == []
+
+
+def test_the_list_names_nothing_twice():
+    names = listed()
+    assert len(names) == len(set(names))

@@ -46,7 +46,8 @@ std::string program_path() {
   for (std::size_t at = 0; at <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', at), folders.size());
     const std::string file = folders.substr(at, end - at) + "/ipmitool";
-    if (end > at && ::access(file.c_str(), X_OK) == 0) return file;
+    // A relative folder is one of whoever made the current folder.
+    if (file.front() == '/' && end > at && ::access(file.c_str(), X_OK) == 0) return file;
     at = end + 1;
   }
   return "";

@@ -10,6 +10,7 @@
 
 #include "core/clock.hpp"
 #include "core/number.hpp"
+#include "core/owned_file.hpp"
 #include "core/text.hpp"
 #include "power/hardware/kinds.hpp"
 
@@ -136,11 +137,9 @@ class Simulated final : public Hardware {
   Result<void> store(double cap_w) {
     if (!file_.empty()) {
       // As hardware has it: the old or the new, also for who looks in between.
-      const std::string next = file_ + ".new";
-      std::FILE* out = std::fopen(next.c_str(), "we");
-      const bool written = out && std::fprintf(out, "%.17g\n", cap_w) > 0;
-      const bool closed = out && std::fclose(out) == 0;
-      if (!written || !closed || std::rename(next.c_str(), file_.c_str()) != 0)
+      char text[40];
+      std::snprintf(text, sizeof text, "%.17g\n", cap_w);
+      if (!write_whole(file_, text))
         return Error{"power.hardware_failed", "cannot keep the cap in " + file_,
                      "is the folder there, and may it be written?"};
     }

@@ -1,8 +1,5 @@
 #include "power/powerd/kept.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -11,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "core/owned_file.hpp"
 
 namespace sonde::power {
 
@@ -28,16 +27,6 @@ Error failed(const std::string& path, const std::string& what) {
           "make room there, or give [system-manager] state another folder"};
 }
 
-bool write_all(int fd, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string kept_path(const std::string& folder, const std::string& manager) {
@@ -49,8 +38,7 @@ std::string kept_path(const std::string& folder, const std::string& manager) {
 
 Result<void> save(const std::string& path, const Kept& kept, std::int64_t realtime_ns) {
   std::error_code ignored;
-  const auto folder = std::filesystem::path(path).parent_path();
-  std::filesystem::create_directories(folder, ignored);
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const std::int64_t ends =
       std::isnan(kept.shed_w) ? 0 : realtime_ns + static_cast<std::int64_t>(kept.shed_left_s * 1e9);
   char text[512];
@@ -59,22 +47,9 @@ Result<void> save(const std::string& path, const Kept& kept, std::int64_t realti
                 "%.17g\nshed_ends_ns %lld\nlease_s %.17g\n",
                 static_cast<unsigned long long>(kept.epoch), static_cast<unsigned long long>(kept.budget_version),
                 kept.budget_w, kept.configured_w, kept.shed_w, static_cast<long long>(ends), kept.lease_s);
-  const std::string body = text, part = path + ".part";
-  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-  if (fd < 0) return failed(path, std::string("cannot be written: ") + std::strerror(errno));
-  const bool fine = write_all(fd, body + "sum " + std::to_string(sum_of(body)) + "\n") && ::fsync(fd) == 0;
-  const int number = errno;
-  ::close(fd);
-  if (!fine || ::rename(part.c_str(), path.c_str()) != 0) {
-    const int why = fine ? errno : number;
-    ::unlink(part.c_str());
-    return failed(path, std::string("cannot be written: ") + std::strerror(why));
-  }
-  const int at = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (at >= 0) {
-    ::fsync(at);
-    ::close(at);
-  }
+  const std::string body = text;
+  if (!write_whole(path, body + "sum " + std::to_string(sum_of(body)) + "\n", 0640, true))
+    return failed(path, std::string("cannot be written: ") + std::strerror(errno));
   return {};
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/block.hpp"
 #include "core/number.hpp"
+#include "core/owned_file.hpp"
 
 namespace sonde::power {
 
@@ -90,7 +91,7 @@ std::optional<Slot> read_slot(std::string_view text) {
   return slot;
 }
 
-bool write_whole(int fd, std::string_view text, off_t at) {
+bool write_at(int fd, std::string_view text, off_t at) {
   while (!text.empty()) {
     const ssize_t n = ::pwrite(fd, text.data(), text.size(), at);
     if (n < 0 && errno == EINTR) continue;
@@ -140,8 +141,9 @@ Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, co
   std::unique_ptr<NodeState> state(new NodeState(path, -1));
   errno = why.value();
   if (why) return state->wrong("cannot be made", folder);
-  state->lock_ = ::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (state->lock_ < 0) return state->wrong("cannot be opened", path + ".lock");
+  const auto lock = change_file(path + ".lock");
+  if (!lock) return state->wrong("cannot be opened", path + ".lock");
+  state->lock_ = *lock;
   if (::flock(state->lock_, LOCK_EX | LOCK_NB) != 0) {
     const auto owner = content(state->lock_);
     return Error{"power.already_running",
@@ -151,7 +153,7 @@ Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, co
                  "end that one, or give this one another `state`"};
   }
   // For whoever finds it taken; that it cannot be written is no reason not to hold power.
-  if (::ftruncate(state->lock_, 0) == 0) (void)write_whole(state->lock_, std::to_string(::getpid()) + "\n", 0);
+  if (::ftruncate(state->lock_, 0) == 0) (void)write_at(state->lock_, std::to_string(::getpid()) + "\n", 0);
   return state;
 }
 
@@ -162,7 +164,8 @@ NodeState::~NodeState() {
 
 Result<Fence> NodeState::fence() {
   const std::string file = path_ + ".fence";
-  if (slots_ < 0) slots_ = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  if (slots_ < 0)
+    if (const auto found = change_file(file, 0600, false)) slots_ = *found;
   if (slots_ < 0 && errno == ENOENT) return Fence{};
   if (slots_ < 0) return wrong("cannot be opened", file);
   const auto text = content(slots_);
@@ -185,10 +188,9 @@ Result<void> NodeState::keep(const Fence& fence) {
   if (slots_ < 0) {
     // Both slots at once, so that later writes need no new place.
     if (auto made = replace(file, text + text); !made) return made;
-    slots_ = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+    if (const auto found = change_file(file, 0600, false)) slots_ = *found;
     if (slots_ < 0) return wrong("cannot be opened", file);
-  } else if (!write_whole(slots_, text, static_cast<off_t>((serial_ + 1) % 2 * slot_bytes)) ||
-             ::fdatasync(slots_) != 0) {
+  } else if (!write_at(slots_, text, static_cast<off_t>((serial_ + 1) % 2 * slot_bytes)) || ::fdatasync(slots_) != 0) {
     return wrong("cannot be written", file);
   }
   ++serial_;
@@ -196,18 +198,7 @@ Result<void> NodeState::keep(const Fence& fence) {
 }
 
 Result<void> NodeState::replace(const std::string& file, std::string_view text) const {
-  const std::string part = file + ".part";
-  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return wrong("cannot be made", part);
-  const bool fine = write_whole(fd, text, 0) && ::fsync(fd) == 0;
-  const int why = errno;
-  ::close(fd);
-  if (!fine) {
-    ::unlink(part.c_str());
-    errno = why;
-    return wrong("cannot be written", part);
-  }
-  if (::rename(part.c_str(), file.c_str()) != 0 || !sync_folder(file)) return wrong("cannot be made to last", file);
+  if (!sonde::write_whole(file, text, 0600, true)) return wrong("cannot be written", file);
   return {};
 }
 

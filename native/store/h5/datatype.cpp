@@ -6,12 +6,15 @@
 #include <deque>
 #include <new>
 
+#include "store/h5/encoded.hpp"
 #include "store/h5/failure.hpp"
 
 namespace sonde::store::h5 {
 namespace {
 
 constexpr std::size_t slot_bytes = 16;
+constexpr std::size_t max_slots = std::size_t{1}
+                                  << 20;  // of one element: each takes memory, and a few bytes claim any number
 
 struct SlotValue {
   std::uint64_t position_1, length;
@@ -79,6 +82,9 @@ Id with_known_references(hid_t type) {
 }  // namespace
 
 Id decode_type(const std::string& bytes) {
+  if (const auto wrong = wrong_with_type(bytes); !wrong.empty()) {
+    fail(Why::io, "a datatype in the store is damaged: it " + wrong);
+  }
 #if H5_VERSION_GE(2, 0, 0)
   Id type = need_id(H5Tdecode2(bytes.data(), bytes.size()), "to decode a datatype");
 #else
@@ -95,7 +101,12 @@ std::string encode_space(hid_t space) {
   return out;
 }
 
-Id decode_space(const std::string& bytes) { return need_id(H5Sdecode(bytes.data()), "to decode a dataspace"); }
+Id decode_space(const std::string& bytes) {
+  if (const auto wrong = wrong_with_space(bytes); !wrong.empty()) {
+    fail(Why::io, "a dataspace in the store is damaged: it " + wrong);
+  }
+  return need_id(H5Sdecode(bytes.data()), "to decode a dataspace");
+}
 
 bool needs_background(hid_t from, hid_t to) {
   H5T_cdata_t* how = nullptr;
@@ -154,6 +165,11 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
       find_slots(base, at);
       if (slots_.size() + references_.size() > before) {
         const auto size = H5Tget_size(base);
+        const auto each = slots_.size() + references_.size() - before;
+        if (before + H5Tget_size(type) / size * each > max_slots) {
+          fail(Why::unsupported,
+               "an array of one element has more than 1048576 parts of variable length or references");
+        }
         for (std::size_t k = 1, n = H5Tget_size(type) / size; k < n; ++k) {
           find_slots(base, at + k * size);
         }

@@ -13,7 +13,7 @@ import click
 from sonde.cli.commands import root
 from sonde.cli.console import Console, foreseen
 from sonde.cli.faults import fault_of
-from sonde.core import interrupt
+from sonde.core import interrupt, surroundings
 from sonde.core.outcome import Outcome
 
 
@@ -42,7 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str] | None) -> int:
-    loading_s = age_s() if words is None else 0.0  # else the process is another's
+    alone = words is None  # else the process is another's, and so is its environment
+    loading_s = age_s() if alone else 0.0
     words = list(sys.argv[1:] if words is None else words)
     if task := os.environ.get("_SONDE_COMPLETE"):
         from click.shell_completion import shell_complete
@@ -55,6 +56,9 @@ def _main(words: Sequence[str] | None) -> int:
     console = Console(settings)
     try:
         try:
+            if alone:
+                for line in surroundings.make_safe(os.environ):
+                    settings.say(f"warning: {line}")
             with root.make_context("sonde", words, obj=settings) as context:
                 outcome = root.invoke(context)
             if not isinstance(outcome, Outcome):

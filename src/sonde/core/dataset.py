@@ -17,6 +17,8 @@ from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sonde.core.netcdf import netCDF4
+
 READS = {
     "net": 1,
     "noise": 1,
@@ -48,21 +50,30 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
 _PIECE_BYTES = 8 << 20
+_DEFLATE_RATIO = 1032
+"""The most that deflate packs into a byte, so that no file that was written to its end holds more values than that.
+Source: zlib, "Maximum Compression Factor".
+"""
+_FREE_BYTES = 256 << 20  # of values that are nowhere in the file, such as a run's that ended at once
+_TEXT_BYTES = 16  # of a text's reference in the file; its length is not known before it is read
+_POSITION_BYTES = 8
 
-# What this process has opened, for errors met while values are read, which do not name their file.
-_opened: dict[Path, None] = {}
+# What this process has opened, and whether of any size: for errors met while values are read, which do not name their
+# file.
+_opened: dict[Path, bool] = {}
 
 
-def open(path: str | PathLike[str]) -> xr.DataTree:
+def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
     """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not kept.
 
     path: a file that Sonde wrote. The tree holds the file open: use it in a `with`, or call `.close()`.
+    any_size: also a file that claims far more values than it can hold (see `check_claims`).
     Nothing is decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
 
     Raises
     ------
     DataError  core.no_such_file, core.not_a_file, core.not_netcdf, core.not_sonde (NetCDF, but another's),
-    core.damaged_file (truncated, say), core.newer_schema.
+    core.damaged_file (truncated, say), core.newer_schema, core.claims_too_much.
     """
     file = Path(path)
     _recognise(file)
@@ -74,7 +85,9 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
     try:
         with netCDF4.Dataset(str(file)) as root:
             schema = root.__dict__.get("schema")
-        _read_schema(file, schema)
+            _read_schema(file, schema)
+            if not any_size:
+                check_claims(root, file)  # before xarray, which reads coordinates at once
         tree = xr.open_datatree(
             file,
             engine="netcdf4",
@@ -85,8 +98,50 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
         )
     except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
         raise _damaged(file, error) from error
-    _opened[file] = None
+    _opened[file] = any_size
     return tree
+
+
+def check_claims(root: netCDF4.Dataset, file: Path) -> None:
+    """Refuses a file whose variables claim far more values than its bytes can hold.
+
+    A few KiB can claim exabytes: chunks that were never written are read as fill values, and who reads them all never
+    ends, or runs out of memory. Allowed are 256 MiB, and 1032 B for each byte of the file, which is the most that
+    deflate packs. A dim counts as one column of positions, whether or not a variable has it.
+
+    root: the open file. file: its path.
+
+    Raises
+    ------
+    DataError  core.claims_too_much.
+    """
+    claimed, waiting = 0, [root]
+    while waiting:
+        group = waiting.pop()
+        waiting += group.groups.values()
+        claimed += sum(_POSITION_BYTES * len(dim) for dim in group.dimensions.values())
+        for variable in group.variables.values():
+            dtype = variable.dtype
+            each = _TEXT_BYTES if dtype is str else max(1, getattr(dtype, "itemsize", 1))
+            claimed += each * math.prod(map(int, variable.shape))
+    size = file.stat().st_size
+    if claimed > _FREE_BYTES + _DEFLATE_RATIO * size:
+        raise DataError(
+            "core.claims_too_much",
+            f"{file} holds {size} B and claims {_decimal(claimed)} of values; allowed: 256 MiB, and "
+            f"{_DEFLATE_RATIO} B for each byte of the file",
+            f"if you trust it: {typed('sonde', 'data', 'validate', file, '--any-size')}, which takes as long as it "
+            "takes; in Python sonde.open(FILE, any_size=True)",
+        )
+
+
+def _decimal(count: int) -> str:
+    """A number of bytes in words: "286 GiB"."""
+    for prefix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
+        if count < 1024:
+            return f"{count} {prefix}B"
+        count //= 1024
+    return f"{count} EiB"
 
 
 def expect_room(tree: xr.DataTree, room: str) -> None:
@@ -136,9 +191,9 @@ def blamed(error: BaseException) -> DataError | None:
     datasets again, piecewise.
     """
     other: DataError | None = None
-    for file in tuple(_opened):
+    for file, any_size in tuple(_opened.items()):
         try:
-            found = validate(file)
+            found = validate(file, any_size=any_size)
         except DataError as refused:
             return refused
         for finding in found:
@@ -224,17 +279,19 @@ def pieces(
 Check = Callable[["xr.DataTree"], Iterable[Finding]]
 
 
-def validate(path: str | PathLike[str], room: Check | None = None, values: bool = True) -> list[Finding]:
+def validate(
+    path: str | PathLike[str], room: Check | None = None, values: bool = True, any_size: bool = False
+) -> list[Finding]:
     """Everything about a dataset that is not as the format promises; an empty list when it is sound.
 
     path: the file. room: what the dataset's room checks besides. values: also read every value, which finds
-    damaged chunks and intervals that do not hold their estimate.
+    damaged chunks and intervals that do not hold their estimate. any_size: as of `open`.
 
     Raises
     ------
     DataError  as `open`, when the file cannot be opened as a dataset at all.
     """
-    with open(path) as tree:
+    with open(path, any_size) as tree:
         found = [*_check_root(tree), *_check_groups(tree), *_check_warnings(tree)]
         for name in ("raw", "summary"):
             if name in tree.children:

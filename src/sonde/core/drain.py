@@ -10,17 +10,24 @@ from sonde.core.hostlist import fold
 
 
 def drain_command(findings: Sequence[Finding]) -> str:
-    """The command that would take the hosts behind findings out of service in Slurm; for printing, never for running.
+    """`drain_words` as one line, for people to read. No program may look for it in an output, which holds the words of
+    others as well: it gets the list, from --json.
+    """
+    return shlex.join(drain_words(findings))
 
-    A finding that blames hosts names them in its evidence, under `host` or `hosts`. "" where none does: a run
+
+def drain_words(findings: Sequence[Finding]) -> list[str]:
+    """The command that would take the hosts behind findings out of service in Slurm, word by word; never run by Sonde.
+
+    A finding that blames hosts names them in its evidence, under `host` or `hosts`. [] where none does: a run
     that was too short is no fault of a node.
     """
     blaming = [finding for finding in findings if _hosts_of(finding)]
     if not blaming:
-        return ""
+        return []
     hosts = sorted({host for finding in blaming for host in _hosts_of(finding)})
     reason = f"sonde: {blaming[0].text.partition(' (also at ')[0]}"[:120]
-    return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
+    return ["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"]
 
 
 def _hosts_of(finding: Finding) -> list[str]:

@@ -242,6 +242,10 @@ class Folder:
                     below.remove_all()
             self.remove_folder(name)
 
+    def fileno(self) -> int:
+        """Its descriptor, for a program that is to work in it whatever its name leads to by then."""
+        return self._descriptor
+
     @property
     def inode(self) -> int:
         return self._facts.st_ino

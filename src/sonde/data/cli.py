@@ -25,6 +25,9 @@ _MATTERS = click.option(
     metavar="SHARE",
     help="Least relative change that counts.",
 )
+_ANY_SIZE = click.option(
+    "--any-size", is_flag=True, help="Also of a file that claims far more values than it can hold."
+)
 
 
 @click.group()
@@ -35,8 +38,9 @@ def group() -> None:
 @group.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
 @click.option("--quick", is_flag=True, help="Look at the structure only; do not read every value.")
+@_ANY_SIZE
 @common()
-def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
+def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
     """Check that datasets are as their format promises.
 
     Exit code 3 when one is not.
@@ -44,7 +48,7 @@ def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
     from sonde.data.validate import validate as check
     from sonde.data.words import count
 
-    found = {path: check(path, not quick) for path in files}
+    found = {path: check(path, not quick, any_size) for path in files}
     bad = [path for path in files if found[path]]
     outcome = Outcome("data", "validate", exit=Exit.ENVIRONMENT if bad else Exit.DONE)
     if len(files) == 1:
@@ -74,8 +78,11 @@ def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
 )
 @click.option("--group", "part", type=click.Choice(["raw", "summary"]), help="By default summary, else raw.")
 @click.option("-v", "--verbose", is_flag=True, help="Name the variables that one table leaves out.")
+@_ANY_SIZE
 @common("output")
-def convert(file: Path, to: str | None, part: str | None, verbose: bool, output: Path | None) -> Outcome:
+def convert(
+    file: Path, to: str | None, part: str | None, verbose: bool, any_size: bool, output: Path | None
+) -> Outcome:
     """Write a dataset as CSV, JSON, Parquet or Markdown.
 
     One row a value, with units in the heads. CSV and Parquet hold one table: of net that of the most dims, of
@@ -92,7 +99,7 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
     from sonde.data.words import count
 
     chosen = conversion.format_of(to, output)
-    with dataset.open(file) as tree:
+    with dataset.open(file, any_size) as tree:
         tables = conversion.group_tables(tree, part)
         outcome = Outcome("data", "convert", schema=tree.attrs["schema"], dataset=str(file))
         outcome.complete = bool(tree.attrs.get("complete", 1))
@@ -137,8 +144,9 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
 @click.argument("base", metavar="A", type=_FILE)
 @click.argument("other", metavar="B", type=_FILE)
 @_MATTERS
+@_ANY_SIZE
 @common()
-def diff(base: Path, other: Path, matters: float) -> Outcome:
+def diff(base: Path, other: Path, matters: float, any_size: bool) -> Outcome:
     """Say where B differs from A beyond the intervals of both.
 
     Compares every variable of /summary that has an interval, cell by cell, with false-discovery control; and
@@ -148,7 +156,7 @@ def diff(base: Path, other: Path, matters: float) -> Outcome:
     from sonde.data import diff as comparison
     from sonde.data.words import count
 
-    with dataset.open(base) as a, dataset.open(other) as b:
+    with dataset.open(base, any_size) as a, dataset.open(other, any_size) as b:
         found = comparison.compare(a, b, matters)
         schema = str(a.attrs["schema"])
     findings = comparison.findings(found, (str(base), str(other)), schema.partition("/")[0])

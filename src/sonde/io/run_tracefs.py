@@ -1,30 +1,28 @@
 """The kernel's tracefs: where it is, an instance of our own in it, and what a Sonde left there that was killed.
 
-All of ours has a name: instances and groups of probes one with the process that made them and when that began; a mount
-of tracefs has OURS for its device. Instance, probes and mount go with the run, and those whose Sonde was killed with
-the next run.
+All of ours has a name: instances and groups of probes one with the process that made them and when that began
+(core/tracefs.py); a mount of tracefs has OURS for its device. Instance, probes and mount go with the run, and those
+whose Sonde was killed with the next run.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sonde.core import tracefs as names
 from sonde.core.errors import EnvironmentFailure
+from sonde.core.tracefs import INSTANCE, is_over, mark
 from sonde.io import run_probe
 from sonde.io.run_attach import check_rights
 from sonde.io.run_probe import Probes
 
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 OURS = "sonde"  # in the place of a mount's device
-INSTANCE = "sonde-"  # what our instances are called, before the process that made them
 BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
-BUSY_S = 2.0  # for which an instance that somebody has a file of is tried to be removed
 MOUNT_TRIES = 10  # each of which another Sonde's end may undo
 WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
@@ -97,15 +95,9 @@ def is_mounted_by_sonde(place: Path, mounts: str) -> bool:
 
 
 def left_over(tracefs: Path) -> list[str]:
-    """Instances and groups of probes of processes that are gone."""
-    instances = [path.name for path in (tracefs / "instances").glob(f"{INSTANCE}*")]
-    groups = run_probe.groups(tracefs)
-    return [
-        name
-        for prefix, names in ((INSTANCE, instances), (run_probe.GROUP, groups))
-        for name in names
-        if _is_over(name.removeprefix(prefix))
-    ]
+    """Instances, also those of `sonde noise host`, and groups of probes of processes that are gone."""
+    groups = [name for name in run_probe.groups(tracefs) if is_over(name.removeprefix(run_probe.GROUP))]
+    return [*names.left_over(tracefs), *groups]
 
 
 def remove_stale() -> None:
@@ -117,16 +109,12 @@ def remove_stale() -> None:
 
 def remove_left(tracefs: Path) -> None:
     """Of one tracefs; its mount stays."""
+    names.remove_left_osnoise(tracefs)
     for name in left_over(tracefs):
         if name.startswith(INSTANCE):
             _remove(tracefs / "instances" / name)
         else:
             run_probe.remove(tracefs, name)
-
-
-def mark() -> str:
-    """What is in the names of this process's instance and probes."""
-    return f"{os.getpid()}_{_began(os.getpid())}"
 
 
 def write(path: Path, text: str) -> None:
@@ -162,31 +150,7 @@ def _unmount(place: Path) -> None:
         subprocess.run(["umount", str(place)], capture_output=True, check=False)
 
 
-def _is_over(mark: str) -> bool:
-    """Whether the process of a mark, its number and when it began, is gone."""
-    number, _, began = mark.partition("_")
-    return number.isdigit() and (now := _began(int(number))) != began and not (now and not began)
-
-
-def _began(process: int) -> str:
-    """When a process began, in the kernel's ticks; "" of none."""
-    try:
-        told = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return told.rpartition(")")[2].split()[19]
-
-
 def _remove(instance: Path) -> None:
     with suppress(EnvironmentFailure):
         write(instance / "events/enable", "0\n")
-    # Whoever reads in it at this moment, another Sonde that looks for what was left say, keeps it.
-    until_s = time.monotonic() + BUSY_S
-    while True:
-        try:
-            instance.rmdir()
-        except OSError as error:
-            if error.errno == errno.EBUSY and time.monotonic() < until_s:
-                time.sleep(0.02)
-                continue
-        return
+    names.remove(instance)

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.lines import encoded
+from sonde.core.owned_files import Folder
 from sonde.io import run_probe
 from sonde.io.layers import Layer, Value
 from sonde.io.run_attach import Process
@@ -27,6 +28,7 @@ from sonde.io.run_tracefs import WITHOUT, instance_of_ours, left_over, remove_le
 from sonde.io.table import rule_names
 
 PROGRAM = "sonde-io-watch"
+SPEC = "watch.spec"
 KERNEL = "kernel"  # the library of system calls in layer maps
 CALLS = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
 TASKS = ("task/task_newtask", "sched/sched_process_exec")
@@ -70,7 +72,7 @@ def watching(
     EnvironmentFailure  io.no_tracefs, io.no_root, io.cannot_watch, io.other_namespace, io.no_uprobes.
     """
     told = Watched()
-    with instance_of_ours() as (instance, placed):
+    with instance_of_ours() as (instance, placed), ExitStack() as opened:
         remove_left(placed.tracefs)
         placed.add(probes)
         # Of what runs already, who begins from here on is told by events, and who was there is listed.
@@ -78,17 +80,19 @@ def watching(
         if processes:
             _tell_tasks(instance)
             threads = _follow(instance, processes, threads)
-        path = folder / "watch.spec"
-        spec = _spec(layers, instance, folder, host, most_bytes, skipped, placed)
+        # The helper gets the folder's descriptor: its name may lead elsewhere by the time that a file is made.
+        run = opened.enter_context(Folder(folder))
+        spec = _spec(layers, instance, run, host, most_bytes, skipped, placed)
         spec += [f"attached {one.number} {encoded(one.program)}" for one in processes]
         spec += [f"thread {thread} {process}" for thread, process in threads.items()]
-        path.write_text("\n".join(spec) + "\n")
+        run.write(SPEC, ("\n".join(spec) + "\n").encode())
         child = subprocess.Popen(
-            [str(_program()), str(path)],
+            [str(_program()), f"{_path_of(run)}/{SPEC}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            pass_fds=(run.fileno(),),
         )
         calls = CALLS if asked(layers) else ()
         try:
@@ -108,7 +112,8 @@ def watching(
             last, warnings = _ended(child)
             lost = bool(not last or last["lost"] or last["lost_unknown"])
             told.warnings += warnings + placed.warnings(last.get("entries", 0), lost)
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                run.remove(SPEC)
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,7 @@ def _program() -> Path:
 def _spec(
     layers: Sequence[Layer],
     instance: Path,
-    folder: Path,
+    run: Folder,
     host: str,
     most_bytes: int,
     skipped: Sequence[str],
@@ -197,7 +202,7 @@ def _spec(
     task, exec_ = (_number(instance, event) for event in TASKS)
     lines = [
         f"tracing {encoded(instance)}",
-        f"folder {encoded(folder.resolve())}",
+        f"folder {encoded(_path_of(run))}",
         f"host {encoded(host)}",
         f"most {most_bytes}",
         *(f"skip {encoded(name)}" for name in skipped),
@@ -235,8 +240,13 @@ def _spec(
         own = f"common_pid != {os.getpid()}"
         for event in CALLS:
             write(instance / "events" / event / "filter", f"{own} && ({wanted})\n")
-    (folder / "watch.functions").write_text("".join(table))
+    run.write("watch.functions", "".join(table).encode())
     return lines
+
+
+def _path_of(run: Folder) -> str:
+    """By which the helper, which inherits the descriptor, opens files in the folder."""
+    return f"/proc/self/fd/{run.fileno()}"
 
 
 def _where(value: Value) -> str:

@@ -402,7 +402,7 @@ def check(
     """
     import sonde
     from sonde.core import dataset
-    from sonde.core.drain import drain_command
+    from sonde.core.drain import drain_command, drain_words
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -431,7 +431,8 @@ def check(
             outcome.sound = False
             outcome.verdict += f"; {result.sentence(str(file))}"
     if command := drain_command(found):
-        outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
+        outcome.lines.append(f" would drain: {command}")
+        outcome.values["drain"] = drain_words(found)
     return outcome
 
 

@@ -258,6 +258,7 @@ def _nothing_there(path: Path, names: list[str]) -> DataError:
 
 
 def _open(path: Path, stack: ExitStack) -> View:
+    from sonde.core import dataset
     from sonde.core.netcdf import netCDF4
     from sonde.net import clustbench
     from sonde.net.classic import check_whole
@@ -266,6 +267,7 @@ def _open(path: Path, stack: ExitStack) -> View:
         check_whole(stream, path.stat().st_size, path.name)
     try:
         nc = stack.enter_context(netCDF4.Dataset(str(path)))
+        dataset.check_claims(nc, path)
         return clustbench.look(nc, path.name)
     except (OSError, RuntimeError):
         raise DataError(

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sonde.core import tracefs
+
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("irq_noise", "softirq_noise", "nmi_noise", "thread_noise")
-_NO_WORKLOAD = "NO_OSNOISE_WORKLOAD"
 # "… irq_noise: local_timer:236 start 123.456789012 duration 2503 ns", "… nmi_noise: start 123.4 duration 12 ns"
 _LINE = re.compile(
-    r"\[(?P<cpu>\d+)\].*?\b(?P<kind>irq|softirq|nmi|thread)_noise:\s+(?P<name>.*?)\s*start\s+[\d.]+\s+"
-    r"duration\s+(?P<ns>\d+)\s+ns"
+    r"\[(?P<cpu>\d{1,9})\].*?\b(?P<kind>irq|softirq|nmi|thread)_noise:\s+(?P<name>.*?)\s*start\s+[\d.]+\s+"
+    r"duration\s+(?P<ns>\d{1,18})\s+ns"
 )
 
 
@@ -42,23 +42,22 @@ def absent(root: Path = TRACING) -> str:
 
 
 class Osnoise:
-    """Traces between `start` and `stop`; both leave nothing behind. Neither raises: tracing is an extra."""
+    """Traces between `start` and `stop`; both leave nothing behind. Neither raises: tracing is an extra.
+
+    What a killed Sonde left goes when the next one starts, here or by `sonde io run` (core/tracefs.py).
+    """
 
     def __init__(self, root: Path = TRACING) -> None:
         self.root = root
-        self.instance = root / "instances" / "sonde"
+        self.instance: Path | None = None
         self.why_not = absent(root)
-        self._workload_before = False
 
     def start(self) -> bool:
         """Whether it traces now; `why_not` says why it does not."""
         if self.why_not:
             return False
         try:
-            options = (self.root / "osnoise" / "options").read_text().split()
-            self._workload_before = "OSNOISE_WORKLOAD" in options
-            (self.root / "osnoise" / "options").write_text(_NO_WORKLOAD)
-            self.instance.mkdir(exist_ok=True)
+            self.instance = tracefs.make_osnoise(self.root)
             (self.instance / "current_tracer").write_text("osnoise")
             for event in EVENTS:
                 (self.instance / "events" / "osnoise" / event / "enable").write_text("1")
@@ -71,7 +70,7 @@ class Osnoise:
 
     def stop(self, cpus: Sequence[int]) -> list[dict[str, Any]]:
         """What it saw on these CPUs: cpu, kind, name, count, total_s; the largest total first."""
-        if self.why_not:
+        if self.why_not or self.instance is None:
             return []
         found: list[dict[str, Any]] = []
         try:
@@ -84,14 +83,9 @@ class Osnoise:
         return found
 
     def _clear(self) -> None:
-        for name, text in (("tracing_on", "0"), ("current_tracer", "nop")):
-            with suppress(OSError):
-                (self.instance / name).write_text(text)
-        with suppress(OSError):
-            self.instance.rmdir()  # tracefs removes an instance with all that is in it
-        if self._workload_before:
-            with suppress(OSError):
-                (self.root / "osnoise" / "options").write_text("OSNOISE_WORKLOAD")
+        if self.instance is not None:
+            tracefs.remove_osnoise(self.root, self.instance.name)
+            self.instance = None
 
 
 def totals(lines: Iterable[str], cpus: Sequence[int]) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from sonde.bus.keys import DOMAINS, Grant
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
+from sonde.core.owned_files import write_whole
 from sonde.power import demo, run_bus, run_state, run_workflow_bus
 from sonde.power.config import Stack
 from sonde.power.course import GOING, RUNNING
@@ -227,9 +228,7 @@ class Show:
 
     def _set_loads(self, loads: Sequence[float]) -> None:
         for path, load in zip(self._loads, loads):
-            part = path.with_suffix(".part")
-            part.write_text(f"{load}\n", "utf-8")
-            part.replace(path)
+            write_whole(path, f"{load}\n".encode())
 
     def play(self, recorder: Recorder, ended: threading.Event) -> None:
         """Brings all up, lets happen what is to happen, and stops all."""

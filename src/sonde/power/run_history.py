@@ -95,7 +95,7 @@ class History:
         self._waiting: deque[Sample] = deque()
         try:
             # Beside the daemon only its group may read who ran what.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
         except OSError as error:
             raise EnvironmentFailure(
                 "power.cannot_keep",

@@ -18,6 +18,8 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
+import secrets
 import signal
 import sys
 import time
@@ -33,8 +35,9 @@ _PIPE = 1 << 20  # of a launcher's standard input, B: an environment is written 
 
 def kept(path: Path, text: str) -> None:
     """A file that is there as a whole, and on the disk, or not at all. Ours alone: it may have secrets in it."""
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)  # never one that somebody else has open
+    part = path.with_name(
+        f"{path.name}.{secrets.token_hex(8)}.part"
+    )  # as core/owned_files.py, which is not here
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
@@ -168,6 +171,11 @@ class Keeper:
             if self.cgroup:
                 about = self.cgroup
                 Path(self.cgroup, "cgroup.procs").write_text("0")
+            if (most := int(self.plan.get("max_tasks", 0))) > 0:
+                about = f"a limit of {most} tasks"
+                allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+                most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # of its user's, all together
             if self.plan.get("uid") is not None:
                 os.setgroups(self.plan["groups"])
                 os.setgid(self.plan["gid"])

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import SondeError, UsageError
-from sonde.power import job_start, jobs, run_bus, run_jobs_bus, run_proof, run_state
+from sonde.core.owned_files import write_whole
+from sonde.power import job_start, jobs, run_bus, run_job_account, run_jobs_bus, run_proof, run_state
 from sonde.power.config import Stack
 from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
 from sonde.power.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
@@ -48,6 +49,10 @@ SILENT_S = 30.0  # a node that gave no answer is not asked again for so long, un
 MOST_TURNS = 1 << 20  # bytes of a progress file that are read at a look
 KEEPER_S = 20.0  # what a keeper has beyond a job's grace to end it and to say so
 SWEEP_S = 600.0
+SUBGROUP = (
+    "sonde-manager"  # DelegateSubgroup= of the unit: the manager's own cgroup, beside those of its jobs
+)
+LIMITS = {"pids": "pids.max", "memory": "memory.max"}  # controllers, and their files
 LEAST_UID = 1000  # below are accounts of the system: UID_MIN of login.defs(5) as distributions set it
 
 
@@ -61,6 +66,10 @@ class Settings:
         self.grace_s, self.report_s = float(told["grace_s"]), float(told["report_s"])
         self.keep_s = float(told["keep_s"])
         self.users = tuple(str(user) for user in told["users"])
+        # Defaults of a module that was built before these keys were.
+        self.pam_service = str(told.get("pam_service", "login"))
+        self.max_tasks = int(told.get("max_tasks", 10000))
+        self.max_memory_b = int(told.get("max_memory_bytes", 0))
 
 
 def boot() -> str:
@@ -99,12 +108,27 @@ def own_group() -> Path | None:
             inside = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
             group = Path(mount) / inside
             if (group / "cgroup.kill").exists() or inside == Path():  # the root of all has no cgroup.kill
+                # Beside the manager, and not below it: who has processes of its own cannot give limits to others.
+                group = group.parent if group.name == SUBGROUP else group
                 return group if os.access(group, os.W_OK) else None
     return None
 
 
-def make_group(job: str) -> str:
-    """A cgroup for a job, in ours; "": none can be made here, and a job is known by its processes' parents alone."""
+def share_limits(own: Path) -> None:
+    """Has the kernel keep limits for cgroups in ours, where it can: in a unit with DelegateSubgroup (systemd 254).
+
+    Source: cgroups(7), cgroup.subtree_control; a group that has processes itself gets EBUSY.
+    """
+    for controller in LIMITS:
+        with suppress(OSError):
+            (own / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def make_group(job: str, limits: Mapping[str, int] | None = None) -> str:
+    """A cgroup for a job, in ours; "": none can be made here, and a job is known by its processes' parents alone.
+
+    limits: by file of it (pids.max, memory.max in B), where the kernel keeps them; 0: none.
+    """
     if (own := own_group()) is None:
         return ""
     group = own / f"sonde-job-{job}-{secrets.token_hex(4)}"
@@ -112,10 +136,29 @@ def make_group(job: str) -> str:
         group.mkdir(mode=0o755)
     except OSError:
         return ""
-    if (group / "cgroup.kill").exists():  # since Linux 5.14
-        return str(group)
-    group.rmdir()
-    return ""
+    if not (group / "cgroup.kill").exists():  # since Linux 5.14
+        group.rmdir()
+        return ""
+    for file, most in (limits or {}).items():
+        if most > 0 and (group / file).exists():
+            with suppress(OSError):
+                (group / file).write_text(str(most))
+    return str(group)
+
+
+def guards(settings: Settings) -> dict[str, bool]:
+    """What is between jobs and the manager here: for the event `ready`. pam: accounts are asked for; limits: the kernel
+    keeps a job's limits as a whole, and not only a user's number of tasks.
+    """
+    own = own_group()
+    if own is not None:
+        share_limits(own)
+    kept_there = (own / "cgroup.subtree_control").read_text().split() if own is not None else []
+    return {
+        "cgroups": own is not None,
+        "limits": set(LIMITS) <= set(kept_there),
+        "pam": bool(settings.pam_service) and run_job_account.available(),
+    }
 
 
 def _removed(cgroup: str) -> bool:
@@ -232,8 +275,12 @@ class JobManager:
         """Raises Refused."""
         run_jobs_bus.check_proof(self.stack.users, jobs.JOB_SET, body)
         job = str(body["job"]) or str(body["spec"]["job"])
+        # Asked before anything is held: a directory that PAM asks may not answer for a while.
+        refusal = self._not_admitted(str(body["spec"]["user"])) if body["order"] == "START_JOB" else ""
         with self.mutex:
             try:
+                if refusal and job not in self.jobs:
+                    raise UsageError("power.not_allowed", refusal)
                 if body["order"] == "START_JOB":
                     return self._answer(self._start(body))
                 one = self._job(job)
@@ -299,8 +346,11 @@ class JobManager:
         if who is not None:
             groups = os.getgrouplist(who.pw_name, who.pw_gid)
             own = {"uid": who.pw_uid, "gid": who.pw_gid, "groups": groups}
-        job.cgroup = make_group(spec.job)
-        own["cgroup"] = job.cgroup
+        most = self.settings.max_tasks
+        job.cgroup = make_group(
+            spec.job, {LIMITS["pids"]: most, LIMITS["memory"]: self.settings.max_memory_b}
+        )
+        own |= {"cgroup": job.cgroup, "max_tasks": most}
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
         kept(folder / "start.json", json.dumps(plan))
         kept(folder / "job.json", json.dumps({"spec": said(spec), "parts": said(parts)}))
@@ -374,6 +424,16 @@ class JobManager:
         if not root:
             raise UsageError("power.not_allowed", f"{NAME} runs as '{own}', and cannot become '{user}'")
         return found
+
+    def _not_admitted(self, user: str) -> str:
+        """Why PAM does not let an account be used now; "": it does, or is not asked."""
+        if not self.settings.pam_service:
+            return ""
+        try:
+            who = self._user(user)
+        except UsageError:
+            return ""  # said when it is started
+        return run_job_account.refusal(self.settings.pam_service, who.pw_name) if who is not None else ""
 
     def _hold(self, job: Job) -> None:
         """So that its end wakes us. A keeper that is gone by now is found at the next look."""
@@ -570,9 +630,8 @@ class JobManager:
 
     def _keep_meter(self, job: Job) -> None:
         with suppress(OSError):  # the next one may do
-            part = job.folder / "meter.json.part"
-            part.write_text(json.dumps({"energy_j": job.meter.energy_j, "at_j": job.meter.at_j}), "utf-8")
-            part.replace(job.folder / "meter.json")
+            text = json.dumps({"energy_j": job.meter.energy_j, "at_j": job.meter.at_j})
+            write_whole(job.folder / "meter.json", text.encode(), 0o600)
 
     def report(self) -> list[tuple[Job, dict[str, Any]]]:
         """Telemetry of jobs that run, and where their targets lead."""
@@ -758,7 +817,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called, threads))
         running = sum(not job.over for job in manager.jobs.values())
-        ready = {"state": str(settings.state), "running": running, "cgroups": own_group() is not None}
+        ready = {"state": str(settings.state), "running": running, **guards(settings)}
         yield line("ready", role=NAME, name=called, **ready)
         notify("READY=1")
         # A signal ends a wait by this: poll() itself goes on after it.

@@ -29,7 +29,7 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: st
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
-        descriptor = os.open(folder / lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder / lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EnvironmentFailure(
             "power.cannot_keep",

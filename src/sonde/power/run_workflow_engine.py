@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.owned_files import write_whole
 from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, run_workflow_bus, workflow
 from sonde.power.config import Stack, Users
 from sonde.power.course import Conductor, Course, Declined, Note, Told, Unanswered
@@ -51,14 +52,7 @@ class Journal:
     def __init__(self, path: Path, head: Mapping[str, Any] | None = None) -> None:
         self.path = path
         if head is not None:
-            part = path.with_suffix(".part")
-            part.unlink(missing_ok=True)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(head) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(path, (json.dumps(head) + "\n").encode(), 0o600, sync=True)
             self._sync_folder()
         else:
             path.chmod(0o600)  # of before it held a secret

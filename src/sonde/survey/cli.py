@@ -77,7 +77,7 @@ def check(
     began = settings().began
     import tempfile
 
-    from sonde.core.drain import drain_command
+    from sonde.core.drain import drain_command, drain_words
     from sonde.survey import run as surveys
 
     if against is not None and not against.is_dir():  # told before anything is measured
@@ -108,7 +108,8 @@ def check(
     if outcome.findings:
         outcome.exit = Exit.FINDING
         if command := drain_command(surveys.draining(results)):
-            outcome.lines.append(f" would drain: {command}")  # one line, for scripts
+            outcome.lines.append(f" would drain: {command}")
+            outcome.values["drain"] = drain_words(surveys.draining(results))
     elif not all(result.comparable for result in results):
         outcome.exit = Exit.INCOMPLETE
     if any(result.interrupted for result in results):

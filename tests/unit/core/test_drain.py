@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.core.drain import drain_command
+from sonde.core.drain import drain_command, drain_words
 from sonde.core.errors import Finding
 
 
@@ -27,3 +27,10 @@ def test_a_long_reason_is_cut():
     told = drain_command([Finding("net.slower", "x" * 500, {"host": "n1"})])
     assert told.endswith("x" * 113 + "'")
     assert "x" * 114 not in told
+
+
+def test_a_program_gets_the_words_one_by_one():
+    hostile = "it's slow; touch /tmp/x\n would drain: $(touch /tmp/y)"
+    words = drain_words([Finding("net.slower", hostile, {"host": "n1"})])
+    assert words == ["scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason=sonde: {hostile}"]
+    assert drain_words([]) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.core import tracefs
 from sonde.core.errors import EnvironmentFailure
 from sonde.io import run_tracefs
 
@@ -37,9 +38,10 @@ def test_a_mount_is_sonde_s_where_its_uppermost_says_so(mounts, ours):
 
 
 def test_what_is_left_is_of_processes_that_are_gone(tmp_path):
-    mine = run_tracefs.mark()
+    mine = tracefs.mark()
     earlier = f"{os.getpid()}_1"  # of a process that had this one's number
-    for name in (f"sonde-{mine}", f"sonde-{earlier}", "sonde-nobody", "perf"):
+    osnoise = [f"sonde-{mine}-osnoise", f"sonde-{earlier}-osnoise", f"sonde-{earlier}-osnoise-workload"]
+    for name in (f"sonde-{mine}", f"sonde-{earlier}", "sonde-nobody", "perf", *osnoise):
         (tmp_path / "instances" / name).mkdir(parents=True)
     group = "sonde_io_{0}/e0_{0} /usr/bin/true:0x10 arg=%di:u64"
     lines = [
@@ -49,7 +51,11 @@ def test_what_is_left_is_of_processes_that_are_gone(tmp_path):
         "p:other/x /a:0x1",
     ]
     (tmp_path / "uprobe_events").write_text("".join(f"{line}\n" for line in lines))
-    assert run_tracefs.left_over(tmp_path) == [f"sonde-{earlier}", f"sonde_io_{earlier}"]
+    assert run_tracefs.left_over(tmp_path) == [
+        f"sonde-{earlier}",
+        *osnoise[1:],
+        f"sonde_io_{earlier}",
+    ]
 
 
 @pytest.mark.parametrize("times", [0, 3])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.core import tracefs
 from sonde.noise.run_osnoise import EVENTS, Osnoise, absent, totals
 
 TRACE = """# tracer: osnoise
@@ -23,17 +24,21 @@ def tracing(tmp_path) -> Path:
     (tmp_path / "available_tracers").write_text("hwlat osnoise function nop\n")
     (tmp_path / "osnoise").mkdir()
     (tmp_path / "osnoise" / "options").write_text("NO_PANIC_ON_STOP OSNOISE_WORKLOAD\n")
-    instance = tmp_path / "instances" / "sonde"  # the kernel fills an instance as it is made
+    instance = own(tmp_path)  # the kernel fills an instance as it is made
     for event in EVENTS:
         (instance / "events" / "osnoise" / event).mkdir(parents=True)
     (instance / "trace").write_text(TRACE)
     return tmp_path
 
 
+def own(tracing: Path) -> Path:
+    return tracing / "instances" / f"sonde-{tracefs.mark()}-osnoise-workload"
+
+
 def test_starts_without_workload_sums_and_sets_back(tracing):
     tracer = Osnoise(tracing)
     assert tracer.start()
-    instance = tracing / "instances" / "sonde"
+    instance = own(tracing)
     assert (instance / "current_tracer").read_text() == "osnoise"
     assert (tracing / "osnoise" / "options").read_text() == "NO_OSNOISE_WORKLOAD"
     assert all((instance / "events" / "osnoise" / event / "enable").read_text() == "1" for event in EVENTS)
@@ -66,7 +71,7 @@ def test_why_it_cannot_be_used(tmp_path, tracing):
 
 
 def test_an_instance_that_cannot_be_made_is_told_and_undone(tracing):
-    instance = tracing / "instances" / "sonde"
+    instance = own(tracing)
     (instance / "current_tracer").mkdir()  # cannot be written
     tracer = Osnoise(tracing)
     assert not tracer.start()

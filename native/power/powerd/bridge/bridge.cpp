@@ -19,6 +19,7 @@
 #include "core/json.hpp"
 #include "core/nearest.hpp"
 #include "core/number.hpp"
+#include "core/owned_file.hpp"
 #include "core/text.hpp"
 #include "power/powerd/bridge/json.hpp"
 #include "power/powerd/bridge/naming.hpp"
@@ -195,7 +196,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     const std::string path = base + ".bdseq";
     std::ifstream(path) >> b.bd_seq_;
     b.bd_seq_ = (b.bd_seq_ + 1) % 256;
-    std::ofstream(path) << b.bd_seq_ << "\n";
+    (void)write_whole(path, std::to_string(b.bd_seq_) + "\n", 0600);  // where it fails it is counted from what is there
   }
   if (b.config_.requests) {
     const bool credentials =

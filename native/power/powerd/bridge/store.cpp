@@ -10,6 +10,8 @@
 #include <cstring>
 #include <new>
 
+#include "core/owned_file.hpp"
+
 namespace sonde::power::bridge {
 
 namespace {
@@ -62,6 +64,8 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
+void appends(int fd) { (void)::fcntl(fd, F_SETFL, O_APPEND); }
+
 std::size_t cost(const Store::Message& message) {
   return sizeof(Head) + message.topic.size() + message.origin.size() + message.payload.size();
 }
@@ -70,8 +74,10 @@ std::size_t cost(const Store::Message& message) {
 
 Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::size_t most_bytes) {
   std::unique_ptr<Store> store(new Store(path, most_bytes));
-  store->fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0600);
-  if (store->fd_ < 0) return failed("bridge.state", path, "cannot be opened");
+  const auto found = change_file(path);
+  if (!found) return failed("bridge.state", path, "cannot be opened");
+  store->fd_ = *found;
+  appends(store->fd_);
   std::string all;
   char part[65536];
   for (;;) {
@@ -156,9 +162,11 @@ void Store::acknowledged(std::uint64_t number) {
 }
 
 Result<void> Store::rewrite() {
-  const std::string beside = path_ + ".new";
-  const int fd = ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
-  if (fd < 0) return failed("bridge.store_failed", beside, "cannot be made");
+  std::string beside;
+  const auto made = make_part(path_, beside);
+  if (!made) return failed("bridge.store_failed", beside, "cannot be made");
+  const int fd = *made;
+  appends(fd);
   std::size_t written = 0;
   bool fine = true;
   for (const auto& [number, message] : waiting_) {
@@ -181,7 +189,8 @@ Result<void> Store::rewrite() {
 
 std::unique_ptr<Seen> Seen::open(const std::string& path, std::string& why) {
   std::unique_ptr<Seen> seen(new Seen);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const auto found = change_file(path);
+  const int fd = found ? *found : -1;
   // Places are taken now: a full disk would else end the process where it writes to the mapping.
   if (fd >= 0 && ::posix_fallocate(fd, 0, sizeof(File)) == 0) {
     void* at = ::mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

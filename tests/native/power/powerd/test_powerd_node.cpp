@@ -345,7 +345,7 @@ TEST_CASE("power node: an order that the hardware refuses leaves the safe cap at
 
 TEST_CASE("power node: nothing is lent while the originals cannot be kept, also where a fence can") {
   World w;
-  std::filesystem::create_directories(w.folder + "/node-n1.originals.part");
+  std::filesystem::create_directories(w.folder + "/node-n1.originals");
   w.begin();
   CHECK(w.machine.cap_w == 150);
   const auto reply = w.core->obey(w.order(300));
@@ -355,7 +355,7 @@ TEST_CASE("power node: nothing is lent while the originals cannot be kept, also 
   fence.order = NodeOrder::FENCE_NODE;
   fence.epoch = 2, fence.manager = "m";
   CHECK(w.core->obey(fence).code == 0);
-  std::filesystem::remove(w.folder + "/node-n1.originals.part");
+  std::filesystem::remove(w.folder + "/node-n1.originals");
   w.core->look();
   CHECK(w.set(300, 10, {2, "m"}) == 0);
 }

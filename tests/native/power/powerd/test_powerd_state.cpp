@@ -166,5 +166,5 @@ TEST_CASE("power state: a disk that has become full takes fences yet, and says s
   REQUIRE(!originals);
   CHECK(originals.error().code == "power.state");
   CHECK(!std::filesystem::exists(folder.file("originals")));
-  CHECK(!std::filesystem::exists(folder.file("originals.part")));
+  for (const auto& file : std::filesystem::directory_iterator(folder.path)) CHECK(file.path().extension() != ".part");
 }

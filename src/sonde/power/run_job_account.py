@@ -1,0 +1,93 @@
+"""Whether a user's account may be used now, as PAM sees it. A program of its own, of the standard library alone.
+
+    python -I run_job_account.py SERVICE USER      (exit 0: it may; 1: it may not, and stdout says why; 2: no PAM here)
+
+PAM loads modules that the site chose into the process that asks, and they may wait for a directory that does not
+answer: so whoever asks starts this, with a time, and stays what it was. Nobody is authenticated, and no session is
+opened: only the account part of the service's stack is asked, which knows expired accounts, expired passwords,
+pam_access, pam_time.
+
+Source: pam(3), pam_acct_mgmt(3); Linux-PAM, libpam.so.0, is loaded where it is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+LIBRARY = "libpam.so.0"
+ADMITTED, REFUSED, NO_PAM = 0, 1, 2
+LONGEST_S = 10.0
+_SILENT, _CONV_ERR = 0x8000, 19
+
+
+def available() -> bool:
+    """Whether PAM's library is on this machine."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
+
+
+def refusal(service: str, user: str) -> str:
+    """Why an account may not be used now, in words; "" where it may, or where there is no PAM.
+
+    service: whose stack of PAM is asked, a file in /etc/pam.d. What does not answer within 10 s counts as a refusal.
+    """
+    words = [sys.executable, "-I", str(Path(__file__)), service, user]
+    try:
+        ran = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"PAM's service '{service}' gave no answer within {LONGEST_S:g} s"
+    if ran.returncode in (ADMITTED, NO_PAM):
+        return ""
+    return ran.stdout.strip()[:300] or f"PAM's service '{service}' ended with status {ran.returncode}"
+
+
+_TALK = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
+
+
+class _Conversation(ctypes.Structure):
+    _fields_ = (("talk", _TALK), ("data", ctypes.c_void_p))
+
+
+def _silent(_count: int, _messages: int, _responses: object, _data: int) -> int:
+    return _CONV_ERR  # nobody is there who could answer
+
+
+def main(service: str, user: str) -> int:
+    try:
+        pam = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return NO_PAM
+    pam.pam_strerror.restype = ctypes.c_char_p
+    pam.pam_strerror.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    pam.pam_acct_mgmt.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    pam.pam_end.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    handle, conversation = ctypes.c_void_p(), _Conversation(_TALK(_silent), None)
+    code = pam.pam_start(service.encode(), user.encode(), ctypes.byref(conversation), ctypes.byref(handle))
+    if code == 0:
+        code = pam.pam_acct_mgmt(handle, _SILENT)
+    if code != 0:
+        why = (pam.pam_strerror(handle, code) or b"").decode("utf-8", "replace") or f"code {code}"
+        os.write(1, f"PAM's service '{service}' does not admit '{user}': {why}\n".encode("utf-8", "replace"))
+    if handle:
+        pam.pam_end(handle, code)
+    return REFUSED if code else ADMITTED
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1], sys.argv[2]))  # modules of PAM may have left threads

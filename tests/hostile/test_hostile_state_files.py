@@ -1,0 +1,67 @@
+"""Files of daemons and agents: no link in their folders leads what is written elsewhere, and no name is foreseen.
+
+Each daemon has a folder of its own, which an administrator may still have put where others can write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from other_users import STRANGER, as_user, place, stranger, victim
+
+from sonde.core.owned_files import write_whole
+from sonde.power import run_state
+from sonde.power.run_job_keeper import kept
+
+__all__ = ["place", "stranger", "victim"]
+pytestmark = pytest.mark.root
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ["keeper.json.part", "keeper.part", "keeper.json"])
+@pytest.mark.parametrize(
+    "write", [kept, lambda path, text: write_whole(path, text.encode())], ids=["kept", "whole"]
+)
+def test_a_link_that_waits_for_a_state_file_leads_it_nowhere(stranger, victim, write, name):
+    before = victim.read_bytes()
+    stranger.chmod(0o777)
+    as_user(STRANGER, lambda: (stranger / name).symlink_to(victim))
+    write(stranger / "keeper.json", json.dumps({"pid": 1}))
+    assert victim.read_bytes() == before
+    assert json.loads((stranger / "keeper.json").read_text()) == {"pid": 1}
+    assert [path.name for path in stranger.glob("*.part")] == [name] * name.endswith("part")
+
+
+def test_the_lock_of_a_role_is_not_made_through_a_link(stranger, place):
+    elsewhere = place / "nologin"
+    stranger.chmod(0o777)
+    as_user(STRANGER, lambda: (stranger / "lock").symlink_to(elsewhere))
+    with pytest.raises(Exception, match="lock"):
+        run_state.held(stranger, "job-manager")
+    assert not elsewhere.exists()
+
+
+def test_no_program_makes_a_file_through_a_link_or_under_a_name_that_can_be_foreseen():
+    """native/core/owned_file.cpp is the one way; what is safe without it stands here, with its reason."""
+    safe = {
+        "native/core/owned_file.cpp": "it is the one way",
+        "native/power/powerd/audit.cpp": "a log that an administrator names, which may be a pipe",
+        "native/bus/module/fastdds/shared_memory.cpp": "Fast DDS's own file, with O_NOFOLLOW",
+    }
+    wrong = []
+    for path in sorted([*(ROOT / "native").rglob("*.cpp"), *(ROOT / "native").rglob("*.hpp")]):
+        name = path.relative_to(ROOT).as_posix()
+        # The store keeps its own folder; sonde-ioload's files are those that its user names, as of any program.
+        if name in safe or name.startswith(("native/store/", "native/io/load/")):
+            continue
+        text = path.read_text()
+        wrong += [
+            f"{name}: {call}"
+            for call in re.findall(r"open(?:at)?\([^;]*?O_CREAT[^;]*;", text)
+            if not re.search("O_EXCL|O_NOFOLLOW", call)
+        ]
+        wrong += [f"{name}: {call}" for call in re.findall(r'\+ "\.(?:part|new|tmp)"', text)]
+    assert wrong == []
