@@ -53,7 +53,7 @@ fuzz: ## damaged inputs for every parser, half a minute each (SONDE_FUZZ_SECONDS
 	@$(tier) fuzz
 
 soak: ## hours: campaigns, C++ tests under TSan, clang-tidy on all sources, system tests three times beside a busy machine
-	@MPI=$(or $(MPI),both) deploy/setup test
+	@MPI=$(or $(MPI),both) deploy/setup test soak
 	@$(tier) soak
 
 coverage: ## lines and branches per room that the tests reach; about an hour (COVER="--unit --only python": minutes)

@@ -46,11 +46,16 @@ FUNCTIONS = (
 PROGRAMS = ("tests/system", "tests/hostile", "tests/mpi")
 # The second compiler, which CI builds with; the newest that a distribution in use has.
 CLANGS = ("-19", "")
+# TSan's suppressions go by names of functions, and by itself clang 19 finds no program that says them.
+_symbolizer = next(
+    (at for name in ("llvm-symbolizer-19", "llvm-symbolizer") if (at := shutil.which(name))), ""
+)
+SYMBOLIZER = f" external_symbolizer_path={_symbolizer}" if _symbolizer else ""
 # Fast DDS 2.9 deletes objects of its own as smaller ones.
 SUPPRESSIONS = {
     "ASAN_OPTIONS": "new_delete_type_mismatch=0",
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
-    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0",
+    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0{SYMBOLIZER}",
 }
 # For all fuzzers together, two at a time. `make fuzz` gives each 30 s, and goes on where it left off.
 FUZZ_TOTAL_S = os.environ.get("SONDE_FUZZ_TOTAL") or "100"

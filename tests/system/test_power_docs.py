@@ -156,4 +156,6 @@ def test_units_start_roles_that_there_are(unit, tmp_path):
     there = text.replace("/opt/sonde/libexec/sonde-powerd", str(DAEMON))
     copy.write_text(there.replace("/opt/sonde/bin/sonde", sonde))
     said = subprocess.run(["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True)
-    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+    # A key that an older systemd does not know yet; the unit says what is lost then.
+    lines = [line for line in (said.stdout + said.stderr).splitlines() if "'DelegateSubgroup'" not in line]
+    assert (said.returncode, lines) == (0, [])
