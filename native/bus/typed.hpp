@@ -160,7 +160,8 @@ class Encoding {
       if (value.size() > limit::sample_bytes)
         return wrong("has " + std::to_string(value.size()) + " characters; a sample has " +
                      std::to_string(limit::sample_bytes) + " bytes at most");
-      if (std::memchr(value.data(), 0, value.size())) return wrong("has a NUL in it, which strings of IDL cannot hold");
+      if (std::string_view(value).find('\0') != std::string_view::npos)
+        return wrong("has a NUL in it, which strings of IDL cannot hold");
       out_.put(std::string_view(value));
     } else if constexpr (DescribedEnumeration<T>) {
       for (const auto& e : Described<T>::enumerators) {

@@ -249,12 +249,12 @@ template <typename S, typename M> Key<S> path(const char* name, const char* fiel
 }
 
 template <typename S, typename M>
-Key<S> word(const char* name, const char* field, M member, const char* what, std::vector<std::string> words) {
+Key<S> word(const char* name, const char* field, M member, const char* what, const std::vector<std::string>& words) {
   return {name,
           field,
           list_of(words),
           what,
-          [=](S& s, const toml::node& node, const Context&) -> Read {
+          [member, words](S& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_string() ? node.value<std::string>() : std::nullopt;
             if (!value || std::find(words.begin(), words.end(), *value) == words.end())
               return "is " + shown(node) + (value ? nearest(*value, words) : "") + "; allowed: " + list_of(words);
@@ -794,8 +794,8 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
   if (auto fine = read_keys(top, "", top_keys(), config, context, sections); !fine) return fine;
   if (auto fine = read_section(top, "bus", bus_keys(), config, context); !fine) return fine;
   if (const auto* budget = top.get_as<toml::table>("budget"))
-    if (const auto* policy = budget->get("policy"); policy && policy->is_string())
-      if (auto made = make_policy(*policy->value<std::string_view>()); !made)
+    if (const auto* policy = budget->get_as<std::string>("policy"))
+      if (auto made = make_policy(policy->get()); !made)
         return Error{made.error().code, context.at(policy->source()) + made.error().what, made.error().hint};
   if (auto fine = read_section(top, "budget", budget_keys(), config.budget, context); !fine) return fine;
   std::map<std::string, std::uint32_t> lines;
@@ -837,7 +837,7 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
       !fine)
     return fine;
   if (const auto* scheduler = top.get_as<toml::table>("job-scheduler")) {
-    const auto fine = read_tables(
+    auto fine = read_tables(
         scheduler->get("queues"), "job-scheduler.queues", context, [&](const toml::table& table) -> Result<void> {
           QueueConfig queue;
           if (auto fine = read_keys(table, "job-scheduler.queues", queue_keys(), queue, context); !fine) return fine;

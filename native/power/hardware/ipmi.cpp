@@ -423,7 +423,7 @@ class Dcmi final : public Hardware {
   }
   /// In one request that needs no answer before it: some BMCs tell no limit that is not active.
   Result<void> set_all(const std::string& action, double watts, const Limit& now, const Deadline& deadline) const {
-    const auto done =
+    auto done =
         order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)),
                "correction", std::to_string(now.correction_ms), "sample", std::to_string(now.sample_s)},
               deadline);

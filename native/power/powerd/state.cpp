@@ -85,8 +85,9 @@ std::optional<Slot> read_slot(std::string_view text) {
   if (words.size() != 5 || words[0] != fence_word || !number(words[1], slot.serial) ||
       !number(words[2], slot.fence.epoch) || !plain(words[3], slot.fence.manager))
     return {};
-  const std::string_view covered(words[0].data(),
-                                 static_cast<std::size_t>(words[3].data() + words[3].size() - words[0].data()));
+  const auto from = static_cast<std::size_t>(words[0].data() - text.data());
+  const auto to = static_cast<std::size_t>(words[3].data() - text.data()) + words[3].size();
+  const std::string_view covered = text.substr(from, to - from);
   if (words[4] != checksum(covered)) return {};
   return slot;
 }

@@ -242,7 +242,7 @@ void Packer::pack(const ElementLayout& layout, const std::byte* memory, std::siz
       switch (slot.kind) {
         case ElementLayout::Slot::Kind::string: {
           const char* text;
-          std::memcpy(&text, at, sizeof text);
+          std::memcpy(static_cast<void*>(&text), at, sizeof text);
           if (text) {
             const std::string_view view(text);
             value = {append(view), view.size()};
@@ -336,7 +336,7 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
                 wants.push_back({value.position_1 - 1, {block, value.length}});
                 text = reinterpret_cast<char*>(block);
               }
-              std::memcpy(at, &text, sizeof text);
+              std::memcpy(at, static_cast<const void*>(&text), sizeof text);
               break;
             }
             case ElementLayout::Slot::Kind::sequence: {

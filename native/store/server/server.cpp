@@ -171,7 +171,8 @@ void Server::accept_one() {
   }
   // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one
   // becomes it.
-  if (spare_ < 0 && (spare_ = open_spare()) < 0) {
+  if (spare_ < 0) spare_ = open_spare();
+  if (spare_ < 0) {
     const Error why = no_descriptor(errno);
     refuse(fd, why.what, why.hint);
     spare_ = open_spare();

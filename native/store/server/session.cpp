@@ -754,7 +754,7 @@ Deadline Session::deadline_of(const Message& m, bool in_lane) const {
 }
 
 /// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
-void Session::enqueue(std::shared_ptr<Message> message) {
+void Session::enqueue(const std::shared_ptr<Message>& message) {
   Message& m = *message;
   m.queued = true;
   const Role role = m.header.role;

@@ -138,7 +138,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void hold_with_records(Message& message, const wire::Header& header, Bytes table, Bytes data);
   void end_broken(const char* what) noexcept;
   void finish_frame(const std::shared_ptr<Message>& message);
-  void enqueue(std::shared_ptr<Message> message);
+  void enqueue(const std::shared_ptr<Message>& message);
   void pump();
   /// Another turn, after others had theirs.
   void soon();

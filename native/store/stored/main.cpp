@@ -62,15 +62,16 @@ options
 constexpr std::size_t client_memory_least = 16u << 20;
 
 void tell(const Error& error) {
-  std::cerr << "error: store: " << error.what << std::endl;
-  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << std::endl;
+  std::cerr << "error: store: " << error.what << '\n' << std::flush;
+  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << '\n' << std::flush;
 }
 
 int fail(const Error& error) {
   tell(error);
   std::cout
       << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text()
-      << std::endl;
+      << '\n'
+      << std::flush;
   return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" ||
                  error.code == "store.unknown_backend" || error.code == "store.unknown_transport"
              ? 2
@@ -217,7 +218,7 @@ int main(int argc, char** argv) {
     for (const Error& error : broken_modules())
       broken += (broken.empty() ? "" : ",") + JsonLine().add("what", error.what).add("hint", error.hint).text();
     json.raw("broken_modules", '[' + broken + ']');
-    std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
+    std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << '\n' << std::flush;
     return 0;
   }
   if (!config.users.empty() && config.auth != "munge")
@@ -235,7 +236,8 @@ int main(int argc, char** argv) {
   if (config.auth == "none")
     std::cerr << "warning: store: without authentication every user and program of this machine can read, change and "
                  "remove everything in this store; leave --auth out to let in only the user who starts it"
-              << std::endl;
+              << '\n'
+              << std::flush;
   std::unique_ptr<service::Http> http;
   if (!metrics.empty()) {
     auto address = parse_address(metrics);
@@ -248,12 +250,12 @@ int main(int argc, char** argv) {
   JsonLine ready;
   ready.add("event", "ready").add("listen", (*server)->address()).add("port", (*server)->port()).add("pid", ::getpid());
   if (http) ready.add("metrics_port", http->port());
-  std::cout << ready.text() << std::endl;
+  std::cout << ready.text() << '\n' << std::flush;
   service::notify("READY=1");
   const int signal = service::wait_for_end(signals, with_parent);
   service::notify("STOPPING=1");
   http.reset();
   (*server)->stop();
-  std::cout << JsonLine().add("event", "end").add("signal", signal).text() << std::endl;
+  std::cout << JsonLine().add("event", "end").add("signal", signal).text() << '\n' << std::flush;
   return 0;
 }

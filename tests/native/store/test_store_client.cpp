@@ -152,7 +152,7 @@ TEST_CASE("objects: written and read in pieces of every kind") {
 
 TEST_CASE("ten thousand writes in one batch, and their reads") {
   everywhere([](Client& client) {
-    const auto data = noise(10'000 * 4096, 3);
+    const auto data = noise(std::size_t{10'000} * 4096, 3);
     auto b = client.batch();
     for (std::size_t k = 0; k < 10'000; ++k) b.write("bench", "o", k * 4096, Bytes(data).subspan(k * 4096, 4096));
     REQUIRE(b.run());

@@ -21,7 +21,7 @@
 
 struct mosquitto;
 struct mosquitto_message;
-struct mqtt5__property;
+struct mqtt5__property;  // NOLINT(bugprone-reserved-identifier): libmosquitto's name
 
 namespace sonde::power::bridge {
 

@@ -136,11 +136,11 @@ struct World {
     REQUIRE_MESSAGE(begun, (begun ? "" : begun.error().what));
   }
   void pass(double s) { now_ns += static_cast<std::int64_t>(s * 1e9); }
-  NodeCommand order(double cap_w, double lease_s = 15, Fence fence = {1, "m"}) {
+  NodeCommand order(double cap_w, double lease_s = 15, const Fence& fence = {1, "m"}) {
     const auto lease = core->said().lease;
     return NodeCommand::of({fence, ++sequence, {lease.instance, lease.ticket_ns}, lease_s, cap_w});
   }
-  std::uint32_t set(double cap_w, double lease_s = 15, Fence fence = {1, "m"}) {
+  std::uint32_t set(double cap_w, double lease_s = 15, const Fence& fence = {1, "m"}) {
     return core->obey(order(cap_w, lease_s, fence)).code;
   }
 };
