@@ -3,8 +3,8 @@
     check     the gates (gates.py), all C++ unit tests, all Python tests of functions, the architecture
     system    what protects a behaviour of whole programs, with one MPI; `make test` is check and this
     test-all  what is left for CI: the other MPI, tests marked slow, each C++ header compiled alone, and all C++ unit
-              tests once more under ASan and UBSan, compiled by clang where it is there; the fuzzers for FUZZ_TOTAL_S
-    fuzz      each fuzzer for 30 s. Ends with a table of harness, inputs, crashes, leaks, time-outs
+              tests once more under ASan and UBSan, compiled by clang where it is there; fuzzers of Python's parsers
+    fuzz      each fuzzer, of C++ and of Python, for 30 s. Ends with a table of inputs, crashes, leaks, time-outs
     soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under TSan,
               a million inputs for each fuzzer, each system test file three times beside a busy machine. Ends with a
               table of campaign, cases, failures
@@ -57,8 +57,8 @@ SUPPRESSIONS = {
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
     "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0{SYMBOLIZER}",
 }
-# For all fuzzers together, two at a time. `make fuzz` gives each 30 s, and goes on where it left off.
-FUZZ_TOTAL_S = os.environ.get("SONDE_FUZZ_TOTAL") or "100"
+# For the fuzzers of Python together, two at a time, in CI. `make fuzz` gives each 30 s, and goes on where it left off.
+FUZZ_TOTAL_S = os.environ.get("SONDE_FUZZ_TOTAL") or "60"
 FUZZ_INPUTS, FUZZ_LONGEST_S = "1000000", "1800"  # of each, in `make soak`: whichever comes first
 NO_TESTS = 5  # pytest's exit status where none was selected
 
@@ -135,6 +135,15 @@ def by_clang() -> tuple[str, ...]:
     return (f"-DCMAKE_CXX_COMPILER={clang[0]}", f"-DCMAKE_C_COMPILER={clang[0].replace('++', '')}")
 
 
+def python_fuzzers() -> Part:
+    """Those that need no build of their own: that of the C++ ones takes clang ten minutes and more on two cores.
+
+    Always the same inputs, so that a commit is not refused for what another brought; other ones are for `make fuzz`.
+    """
+    run = (sys.executable, "tests/fuzz/run.py", "--only", "python", "--seed", "1", "--total", FUZZ_TOTAL_S)
+    return Part("fuzzers of Python's parsers", (run,))
+
+
 def fuzzers(*words: str) -> Part:
     """All parsers, of C++ where clang is there (native/cmake/SondeFuzz.cmake); words: for tests/fuzz/run.py."""
     compiler = by_clang()
@@ -182,12 +191,10 @@ def test_all() -> Tier:
                 pytest("the other MPI", f"mpi and not slow and {marks}", *PROGRAMS, jobs=WAITING, **other),
                 pytest("slow tests", f"slow and {marks}", *slow, jobs=WAITING, SONDE_TEST_MPI=chosen),
             ],
-            [headers()],
+            [headers(), python_fuzzers()],
         ],
         # Not beside surveys, whose DDS domains may be those of C++ tests.
-        # The build of the fuzzers is that of asan and a little more, so clang compiles once for both.
-        [[sanitized("C++ unit tests under ASan and UBSan", "fuzz" if by_clang() else "asan", "-tse=soak")]],
-        [[fuzzers("--total", FUZZ_TOTAL_S)]],
+        [[sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")]],
         [
             [
                 pytest(

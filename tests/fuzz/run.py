@@ -1,11 +1,13 @@
 """Runs the fuzzers, several at a time, and prints a table: harness, inputs, crashes, leaks, time-outs.
 
-    python tests/fuzz/run.py [--seconds S | --total S] [--inputs N] [--jobs N] [--build FOLDER] [--list] [NAME ...]
+    python tests/fuzz/run.py [--seconds S | --total S] [--inputs N] [--jobs N] [--build FOLDER] [--only c++|python]
+        [--list] [NAME ...]
 
 NAME: harnesses, by default all: programs of libFuzzer in FOLDER/fuzzers (cmake --preset fuzz; cmake --build --preset
 fuzz --target sonde-fuzzers), and parsers of Python (tests/fuzz/fuzz_parsers.py). --seconds: for each, by default 30 or
 $SONDE_FUZZ_SECONDS. --total: for all of them, shared out. --inputs: a harness ends after so many, too. --jobs: at once,
-by default 2. --list: names them, and runs none.
+by default 2. --seed: the same inputs each time; by default others. --only: parsers of this language. --list: names
+them, and runs none.
 
 A harness begins with tests/data/fuzz/NAME, keeps what is new to it in FOLDER/corpus/NAME, and ends with the first input
 that goes wrong, which is written to FOLDER/found. Exit status: 0 nothing did, 1 something did, or one could not run,
@@ -66,11 +68,12 @@ def harnesses(build: Path) -> list[Harness]:
     return [*found, *(Harness(f"py-{name}") for name in sorted(PARSERS))]
 
 
-def command(one: Harness, build: Path, seconds: float, inputs: int) -> list[str]:
+def command(one: Harness, build: Path, seconds: float, inputs: int, seed: int | None) -> list[str]:
     found = build / "found"
     if one.program is None:
         script, name = str(Path(__file__).with_name("fuzz_hunt.py")), one.name.removeprefix("py-")
         bounds = ("--seconds", f"{seconds:g}", "--inputs", str(inputs), "--found", str(found))
+        bounds += ("--seed", str(seed)) if seed is not None else ()
         return [sys.executable, script, name, *bounds]
     corpus = build / "corpus" / one.name
     corpus.mkdir(parents=True, exist_ok=True)
@@ -79,6 +82,7 @@ def command(one: Harness, build: Path, seconds: float, inputs: int) -> list[str]
         str(one.program),
         f"-max_total_time={max(1, round(seconds))}",
         *([f"-runs={inputs}"] if inputs < 1 << 31 else []),
+        *([f"-seed={seed}"] if seed is not None else []),
         f"-max_len={MOST_BYTES}",
         f"-timeout={HANGS_S}",
         f"-rss_limit_mb={MOST_MIB}",
@@ -108,7 +112,7 @@ def judged(one: Harness, status: int | None, said: str, seconds: float) -> Ended
     return Ended(one, inputs, wrong, seconds, said[-4000:])
 
 
-def run(one: Harness, build: Path, seconds: float, inputs: int) -> Ended:
+def run(one: Harness, build: Path, seconds: float, inputs: int, seed: int | None) -> Ended:
     began = time.monotonic()
     env = os.environ | {
         "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:new_delete_type_mismatch=0",
@@ -116,7 +120,7 @@ def run(one: Harness, build: Path, seconds: float, inputs: int) -> Ended:
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
     with subprocess.Popen(
-        command(one, build, seconds, inputs),
+        command(one, build, seconds, inputs, seed),
         cwd=ROOT,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -172,11 +176,13 @@ def main(words: list[str]) -> int:
     asked.add_argument("--inputs", type=int, default=1 << 62)
     asked.add_argument("--jobs", type=int, default=2)
     asked.add_argument("--build", type=Path, default=ROOT / "build/fuzz")
+    asked.add_argument("--seed", type=int)
+    asked.add_argument("--only", choices=("c++", "python"))
     asked.add_argument("--list", action="store_true")
     options = asked.parse_args(words)
     build = options.build.resolve()
-    there = harnesses(build)
-    if all(one.program is None for one in there):
+    there = [one for one in harnesses(build) if options.only != ("c++" if one.program is None else "python")]
+    if options.only != "python" and all(one.program is None for one in there):
         print(f"no programs of libFuzzer in {build / 'fuzzers'}: parsers of C++ are left out")
         if os.environ.get("SONDE_TEST_REQUIRE") == "all":
             print(
@@ -192,7 +198,7 @@ def main(words: list[str]) -> int:
         seconds = max(LEAST_S, options.total * options.jobs / len(todo))
     (build / "found").mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        ended = list(pool.map(lambda one: run(one, build, seconds, options.inputs), todo))
+        ended = list(pool.map(lambda one: run(one, build, seconds, options.inputs, options.seed), todo))
     for one in ended:
         if one.wrong:
             print(f"---- {one.harness.name}: {one.wrong}\n{one.said}")

@@ -20,7 +20,7 @@ INSTANCE = "sonde-"  # before the mark of the process
 OSNOISE = "-osnoise"  # after it
 WORKLOAD = "-osnoise-workload"  # the same, and OSNOISE_WORKLOAD was set before
 BUSY_S = 2.0  # how long to try to remove an instance of which somebody has a file open
-_MARK = re.compile(r"(?P<pid>\d+)_(?P<began>\d*)(?P<kind>-osnoise(-workload)?)?")
+_MARK = re.compile(r"(?P<pid>\d{1,10})_(?P<began>\d{0,20})(?P<kind>-osnoise(-workload)?)?")
 
 
 def mark() -> str:

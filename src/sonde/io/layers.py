@@ -51,14 +51,14 @@ MOST_CONSTANT = 255
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
 _FORMS = {
-    r"arg\((\d{1,19})\)(?::(\w+))?": "arg",
-    r"ref\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::(\w+))?": "ref",
-    r"out\((\d{1,19})\)(?::(\w+))?": "out",
-    r"arg\((\d{1,19})\)(?::(\w+))? \* arg\((\d{1,19})\)(?::(\w+))?": "product",
-    r"arg\((\d{1,19})\)(?::(\w+))? \* mpi\((\d{1,19})\)": "mpi",
-    r"ref\((\d{1,19})\)(?::(\w+))? \* mpi_ref\((\d{1,19})\)": "mpi_ref",
+    r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "arg",
+    r"ref\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::([A-Za-z_]\w{0,30}))?": "ref",
+    r"out\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "out",
+    r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "product",
+    r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* mpi\((\d{1,19})\)": "mpi",
+    r"ref\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* mpi_ref\((\d{1,19})\)": "mpi_ref",
     r"iov\((\d{1,19}), ?(\d{1,19})\)": "iov",
-    r"result(?::(\w+))?": "result",
+    r"result(?::([A-Za-z_]\w{0,30}))?": "result",
     r"result \* arg\((\d{1,19})\)": "result_product",
     r"text\((\d{1,19})\)": "text",
     r"text\((\d{1,19}), ?(\d{1,19})\)": "counted_text",

@@ -89,7 +89,7 @@ class Case:
         ------
         UsageError  store.bad_case.
         """
-        found = re.fullmatch(r"(\w+)\.(\w+):(\d+):(\d+):(\d+)", spec, re.ASCII)
+        found = re.fullmatch(r"(\w+)\.(\w+):(\d{1,18}):(\d{1,18}):(\d{1,18})", spec, re.ASCII)
         if not found or found[2] not in OPERATIONS.get(found[1], ()):
             raise UsageError("store.bad_case", f"'{spec}' is no case", "write it like object.write:4096:1:1")
         return cls(found[1], found[2], int(found[3]), int(found[4]), int(found[5]))
