@@ -99,7 +99,7 @@ std::int64_t parse_run_delay(std::string_view text) {
   std::string_view line = next_line(text);
   (void)next_word(line);
   std::int64_t value = 0;
-  return number(next_word(line), value) ? value : -1;
+  return number(next_word(line), value) && value >= 0 ? value : -1;
 }
 
 Result<std::vector<int>> parse_cpus(const std::string& text) {

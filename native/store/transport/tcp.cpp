@@ -103,6 +103,7 @@ Result<Address> parse_address(std::string_view text) {
   }
   if (text.empty()) return bad("it is empty");
   if (address.host.empty()) return bad("the host is missing");
+  if (address.host.find_first_of("[]") != std::string::npos) return bad("a host has no brackets");
   if (!port.empty()) {
     unsigned number = 0;
     const auto [end, why] = std::from_chars(port.data(), port.data() + port.size(), number);

@@ -73,6 +73,7 @@ TEST_CASE("steal and run delay are found, and their absence is told") {
   CHECK(parse_run_delay("123 456 7\n") == 456);
   CHECK(parse_run_delay("") == -1);
   CHECK(parse_run_delay("123") == -1);
+  CHECK(parse_run_delay("123 -456 7\n") == -1);
 }
 
 TEST_CASE("lists of CPUs") {

@@ -598,3 +598,12 @@ TEST_CASE("store: what failed at one of two servers names that one") {
     CHECK(ran.error().what.find(service.config.servers[0]) == std::string::npos);
   }
 }
+
+TEST_CASE("an address reads as it is written, and a host has no brackets") {
+  for (const char* text : {"127.0.0.1:5440", "[::1]:7", "name:1"}) CHECK(parse_address(text)->text() == text);
+  for (const char* text : {"[[a]", "[[::1]:5", "a[b:1", "a]:1", "[]:1", "[::1", "::1"}) {
+    const auto read = parse_address(text);
+    REQUIRE_FALSE(read);
+    CHECK(read.error().code == "store.bad_address");
+  }
+}
