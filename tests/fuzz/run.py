@@ -182,6 +182,7 @@ def main(words: list[str]) -> int:
     options = asked.parse_args(words)
     build = options.build.resolve()
     there = [one for one in harnesses(build) if options.only != ("c++" if one.program is None else "python")]
+    todo = chosen(options.names, there)
     if options.only != "python" and all(one.program is None for one in there):
         print(f"no programs of libFuzzer in {build / 'fuzzers'}: parsers of C++ are left out")
         if os.environ.get("SONDE_TEST_REQUIRE") == "all":
@@ -189,7 +190,6 @@ def main(words: list[str]) -> int:
                 "error: they must be there (SONDE_TEST_REQUIRE=all); hint: install clang, and build the preset 'fuzz'"
             )
             return 1
-    todo = chosen(options.names, there)
     if options.list:
         print("\n".join(one.name for one in todo))
         return 0

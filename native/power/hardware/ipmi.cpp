@@ -423,10 +423,9 @@ class Dcmi final : public Hardware {
   }
   /// In one request that needs no answer before it: some BMCs tell no limit that is not active.
   Result<void> set_all(const std::string& action, double watts, const Limit& now, const Deadline& deadline) const {
-    auto done =
-        order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)),
-               "correction", std::to_string(now.correction_ms), "sample", std::to_string(now.sample_s)},
-              deadline);
+    auto done = order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)),
+                       "correction", std::to_string(now.correction_ms), "sample", std::to_string(now.sample_s)},
+                      deadline);
     // It asks for the limit after it has set it.
     if (!done && !tells_none(done.error())) return done;
     return {};
