@@ -38,6 +38,24 @@ int holds_other_things(int folder) {
   return found;
 }
 
+/// Why what is at this path is not this user's alone; "" where it is. Who may write into a folder chooses what a
+/// backend opens there: the links, and the files that it goes on with.
+std::string why_not_own(const std::string& path, int folder) {
+  struct stat link{}, facts{};
+  if (lstat(path.c_str(), &link) != 0 || fstat(folder, &facts) != 0) return errno_text(errno);
+  if (S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0)
+    return "it is a link of user " + std::to_string(link.st_uid);
+  if (facts.st_uid != geteuid())
+    return "it belongs to user " + std::to_string(facts.st_uid) + ", and this is user " + std::to_string(geteuid());
+  if (facts.st_mode & (S_IWGRP | S_IWOTH)) return "others may write into it";
+  return "";
+}
+
+bool is_own_file(int file) {
+  struct stat facts{};
+  return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && facts.st_nlink == 1;
+}
+
 }  // namespace
 
 std::string errno_text(int error) { return std::generic_category().message(error); }
@@ -72,6 +90,9 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   Folder folder(path, ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), -1);
   if (folder.folder_ < 0)
     return cannot_open(path, errno_text(errno), "the path must be a folder that this user may read and write");
+  if (const std::string why = why_not_own(path, folder.folder_); !why.empty())
+    return cannot_open(path, why,
+                       "name a folder of your own that nobody else may write into: chmod go-w, or a new one");
 
   folder.marker_ = openat(folder.folder_, marker_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (folder.marker_ < 0 && errno == ENOENT) {
@@ -85,6 +106,9 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (folder.marker_ < 0)
     return cannot_open(path + '/' + marker_name, errno_text(errno),
                        "the path must be a folder that this user may read and write");
+  if (!is_own_file(folder.marker_))
+    return cannot_open(path + '/' + marker_name, "it is no plain file of this user's own, under one name",
+                       "name an empty or a new folder");
   if (flock(folder.marker_, LOCK_EX | LOCK_NB) != 0)
     return errno == EWOULDBLOCK
                ? cannot_open(path, "another server or client has it open", "stop that one, or name another folder")

@@ -873,7 +873,7 @@ def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
     disk = sonde.cwd / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", str(disk)], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
@@ -907,7 +907,7 @@ def test_a_read_only_file_system_is_told_of(sonde):
     disk = sonde.cwd / "disk"
     disk.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs", str(disk)], check=False
+        ["mount", "-t", "tmpfs", "-o", "size=1m,ro,mode=700", "tmpfs", str(disk)], check=False
     ).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
