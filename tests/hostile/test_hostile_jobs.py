@@ -287,6 +287,17 @@ class TestAccounts:
         monkeypatch.setattr(run_job_account, "LONGEST_S", 0.0)
         assert "gave no answer" in run_job_account.refusal("login", "nobody")
 
+    @pytest.mark.skipif(not run_job_account.available(), reason="no libpam.so.0")
+    @pytest.mark.parametrize("ending", ["sys.exit(0)", "sys.exit(2)", "os._exit(0)"])
+    def test_a_program_that_ends_without_its_word_admits_nobody(
+        self, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As one does in which a module of PAM calls exit(3)."""
+        program = tmp_path / "account.py"
+        program.write_text(f"import os, sys\n{ending}\n")
+        monkeypatch.setattr(run_job_account, "__file__", str(program))
+        assert "ended with status" in run_job_account.refusal("login", "nobody")
+
     def test_where_there_is_no_pam_jobs_run_and_it_is_said(self, site: Site, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(run_job_account, "LIBRARY", "libno-such-pam.so")
         assert guards(site.manager.settings)["pam"] is False

@@ -1,6 +1,7 @@
 """Whether a user's account may be used now, as PAM sees it. A program of its own, of the standard library alone.
 
-    python -I run_job_account.py SERVICE USER      (exit 0: it may; 1: it may not, and stdout says why; 2: no PAM here)
+    python -I run_job_account.py SERVICE USER      (exit 0 and `admitted`: it may; 1: it may not, and stdout
+                                               says why; 2: no PAM here)
 
 PAM loads modules that the site chose into the process that asks, and they may wait for a directory that does not
 answer: so whoever asks starts this, with a time, and stays what it was. Nobody is authenticated, and no session is
@@ -16,10 +17,12 @@ import ctypes
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 LIBRARY = "libpam.so.0"
 ADMITTED, REFUSED, NO_PAM = 0, 1, 2
+WORD = "admitted"
 LONGEST_S = 10.0
 _SILENT, _CONV_ERR = 0x8000, 19
 
@@ -38,21 +41,30 @@ def refusal(service: str, user: str) -> str:
 
     service: whose stack of PAM is asked, a file in /etc/pam.d. What does not answer within 10 s counts as a refusal.
     """
-    words = [sys.executable, "-I", str(Path(__file__)), service, user]
-    try:
-        ran = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LONGEST_S,
-        )
-    except subprocess.TimeoutExpired:
-        return f"PAM's service '{service}' gave no answer within {LONGEST_S:g} s"
-    if ran.returncode in (ADMITTED, NO_PAM):
+    if not available():
         return ""
-    return ran.stdout.strip()[:300] or f"PAM's service '{service}' ended with status {ran.returncode}"
+    words = [sys.executable, "-I", str(Path(__file__)), service, user]
+    child = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    )
+    try:
+        said, _ = child.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with suppress(
+            subprocess.TimeoutExpired
+        ):  # one that waits for a dead file server ends when that answers
+            child.wait(1)
+        return f"PAM's service '{service}' gave no answer within {LONGEST_S:g} s"
+    # A module that ends the program, or a Python that cannot begin it, has an exit status too.
+    if child.returncode == ADMITTED and said.splitlines()[-1:] == [WORD]:
+        return ""
+    return said.strip()[:300] or f"PAM's service '{service}' ended with status {child.returncode}"
 
 
 _TALK = ctypes.CFUNCTYPE(
@@ -84,6 +96,8 @@ def main(service: str, user: str) -> int:
     if code != 0:
         why = (pam.pam_strerror(handle, code) or b"").decode("utf-8", "replace") or f"code {code}"
         os.write(1, f"PAM's service '{service}' does not admit '{user}': {why}\n".encode("utf-8", "replace"))
+    else:
+        os.write(1, f"{WORD}\n".encode())
     if handle:
         pam.pam_end(handle, code)
     return REFUSED if code else ADMITTED
