@@ -175,6 +175,31 @@ void echo(Bus& bus, const TypePtr& type) {
   }
 }
 
+/// Waits until what `writer` sends comes back from an echo to `reader`. That both are matched here says nothing about
+/// the other side: until the peer knows of this reader, it sends its answers to nobody.
+void wait_for_echo(Writer& writer, Reader& reader,
+                   const std::function<std::vector<std::byte>(std::uint64_t)>& payload) {
+  REQUIRE(writer.wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(reader.wait_matched(1, Deadline::in_s(patience_s)));
+  const Deadline deadline = Deadline::in_s(patience_s);
+  // Answers come in order: nothing is under way once the newest has come.
+  bool back = false;
+  for (std::uint64_t n = 0; !back; ++n) {
+    REQUIRE(!deadline.passed());
+    const auto sent = payload(n);
+    REQUIRE(writer.write(sent));
+    writer.flush();
+    const Reader::Taker taker = [&](const SampleInfo&, Bytes got) {
+      back = got.size() >= sent.size() && std::equal(sent.begin(), sent.end(), got.begin());
+    };
+    until([&] { return reader.take(taker), back; }, 0.1);
+  }
+}
+
+void wait_for_echo(Writer& writer, Reader& reader) {
+  wait_for_echo(writer, reader, [](std::uint64_t n) { return blob_payload(n, 4); });
+}
+
 }  // namespace
 
 TEST_CASE("the child of a Cyclone DDS test" * doctest::skip()) {
@@ -228,8 +253,7 @@ TEST_CASE("Cyclone DDS brings payloads of any size to another process and back, 
     auto reader = made(bus->reader("from", blob, all_qos()));
     auto waiter = made(bus->waiter());
     REQUIRE(waiter->attach(*reader, 5));
-    REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
-    REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+    wait_for_echo(*writer, *reader);
 
     std::vector<std::vector<std::byte>> sent;
     for (const std::size_t bytes : {0, 1, 2, 3, 4, 63, 64, 1300, 1344, 1345, 14'000, 65'536, 1'000'003, 5'000'000})
@@ -292,8 +316,8 @@ TEST_CASE("instances of Cyclone DDS are told apart by their key across processes
   auto reader = made(bus->reader("from", keyed, last));
   auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
-  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
-  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  wait_for_echo(*writer, *reader,
+                [](std::uint64_t n) { return keyed_payload("not there yet", 0, static_cast<double>(n)); });
 
   // Two keys whose parts are equal when they are put together without their lengths, and one longer than a hash.
   const std::string longer(300, 'x');
@@ -435,8 +459,7 @@ TEST_CASE("a writer of Cyclone DDS with a latency budget holds samples back unti
     auto reader = made(bus->reader("from", blob, all_qos()));
     auto waiter = made(bus->waiter());
     REQUIRE(waiter->attach(*reader, 1));
-    REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
-    REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+    wait_for_echo(*writer, *reader);
     for (std::uint64_t n = 0; n < 5; ++n) REQUIRE(writer->write(blob_payload(n, 16)));
     if (flushes) writer->flush();
     std::size_t came = 0;
@@ -462,8 +485,7 @@ TEST_CASE(
   auto reader = made(bus->reader("from", blob, all_qos()));
   auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
-  for (auto& writer : writers) REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
-  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  for (auto& writer : writers) wait_for_echo(*writer, *reader);
   std::mt19937 random(5);
   std::uint64_t sent = 0, came = 0;
   for (int turn = 0; turn < 300; ++turn) {
@@ -498,8 +520,7 @@ TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer
   auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
   REQUIRE(waits->wait_matched(1, Deadline::in_s(patience_s)));
-  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
-  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  wait_for_echo(*writer, *reader);
   std::atomic<int> written{0};
   std::atomic<bool> failed{false};
   std::thread blocked([&] {
