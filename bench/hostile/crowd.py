@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.hostile.served import over, owner, said, served, start
+from bench.hostile.served import STEPPED_BACK, over, owner, said, served, start
 from bench.rows import Row, row
 
 COUNT = 4096
@@ -25,7 +25,7 @@ def rows() -> list[Row]:
     failed = len(arriving["failed"]) + len(beset["failed"])
     note = (
         f"{stood['standing']} stood, {stood['refused']} refused; {len(times)} times connect, put, get of 4 KiB; quiet "
-        f"the longest took {max(quiet['times']) * 1e3:.1f} ms"
+        f"the longest took {max(quiet['times']) * 1e3:.1f} ms; {STEPPED_BACK}"
     )
     longest = max(times) if alive else None
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bench.hostile.served import owner, p99, said, served, start
+from bench.hostile.served import STEPPED_BACK, owner, p99, said, served, start
 from bench.rows import Row, row
 
 FRAMES = 1_000_000
@@ -49,7 +49,7 @@ def rows() -> list[Row]:
     how = f"{seen} frames looked at, {connections} connections of {STRANGERS} strangers, {took:.0f} s"
     missed = "" if seen >= FRAMES else f"; fewer than {FRAMES}: the time was over"
     ratio = p99(busy) / p99(quiet)
-    p99s = f"{p99(quiet) * 1e6:.0f} us quiet, {p99(busy) * 1e6:.0f} us beside them; rounds in turns"
+    p99s = f"{p99(quiet) * 1e6:.0f} us quiet, {p99(busy) * 1e6:.0f} us beside them; rounds in turns; {STEPPED_BACK}"
     return [
         row(
             "hostile frames that a server outlives",

@@ -7,6 +7,7 @@ import select
 import sys
 import threading
 
+from bench.hostile.served import step_back
 from sonde.core.errors import SondeError
 from sonde.store.client import Client, connect
 
@@ -47,6 +48,7 @@ def main(address: str, token: str, way: str) -> None:
     act = {"giant": giant, "slow": slow, "query": query}[way]
     clients = [connect(address, auth="token", token_file=token) for _ in range(4)]
     prepare(clients[0], way)
+    step_back()
     print(json.dumps({"way": way}), flush=True)
 
     def work(client: Client) -> None:

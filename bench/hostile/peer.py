@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from bench.hostile.served import over, owner, p99, said, served, start
+from bench.hostile.served import STEPPED_BACK, over, owner, p99, said, served, start
 from bench.rows import Row, row
 
 WAYS = ("giant", "slow", "query")
@@ -55,7 +55,7 @@ def _beside(way: str) -> Row:
             failed += calm["failed"] + beset["failed"]
         alive = server.rss_kib() > 0
     p99s = f"{p99(quiet) * 1e6:.0f} us alone, {p99(busy) * 1e6:.0f} us beside it"
-    note = f"{p99s}; {ROUNDS} rounds in turns, {len(failed)} calls failed"
+    note = f"{p99s}; {ROUNDS} rounds in turns, {len(failed)} calls failed; {STEPPED_BACK}"
     value = p99(busy) / p99(quiet) if alive and not failed else None
     return row(
         f"p99 beside a client at its worst ({way}), times that alone",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 METRICS_TIMEOUT_S = 30
+STEPPED_BACK = "the hostile side takes idle cores alone"
 
 
 @dataclass
@@ -62,6 +64,12 @@ def served(*words: str) -> Iterator[Served]:
         finally:
             server.kill()
             server.communicate()
+
+
+def step_back() -> None:
+    """Has this process, a hostile one, run only where a core is idle, as though it had a host of its own: what its
+    victim notices is the server's doing then."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def start(module: str, *words: object) -> subprocess.Popen[str]:

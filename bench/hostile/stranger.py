@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 
 import store_frames as wire
+from bench.hostile.served import step_back
 
 STREAMS = 256
 KINDS = tuple(range(16))
@@ -92,6 +93,7 @@ def crowd(address: tuple[str, int], count: int) -> None:
 
 
 def main(address: str, what: str, number: str) -> None:
+    step_back()
     host, _, port = address.rpartition(":")
     if what == "frames":
         send_frames((host, int(port)), int(number))

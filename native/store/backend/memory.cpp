@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
@@ -48,6 +51,8 @@ class Quota {
     return false;
   }
   void give(std::uint64_t n) { used_.fetch_sub(n); }
+  /// What was given before, whether there is room for it or not.
+  void take_back(std::uint64_t n) { used_.fetch_add(n); }
 
   /// Given back at its end but for what was kept: where memory itself runs out, nothing stays counted.
   class Share {
@@ -279,19 +284,27 @@ class MemoryKv final : public Backend {
   Caps caps() const override { return {Role::kv, true, true, false}; }
   Result<void> sync(bool) override { return {}; }
   std::string describe() const override {
-    const std::shared_lock lock(mutex_);
-    return quota_.describe(pairs_.size(), "key");
+    std::size_t n = 0;
+    for (const Shard& shard : shards_) {
+      const std::shared_lock lock(shard.mutex);
+      n += shard.pairs.size();
+    }
+    return quota_.describe(n, "key");
   }
 
   void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {
     bool writes = false;
-    for (const Op& op : ops) writes |= op.code == Code::kv_put || op.code == Code::kv_remove;
+    Shards all;
+    for (const Op& op : ops) {
+      writes |= op.code == Code::kv_put || op.code == Code::kv_remove;
+      all.set(number_of(op));
+    }
     if (!writes) {
-      const std::shared_lock lock(mutex_);
+      const Locked<std::shared_lock<std::shared_mutex>> locked(shards_, all);
       for (std::size_t k = 0; k < ops.size(); ++k) outcomes[k] = read(ops[k], arena);
       return;
     }
-    const std::unique_lock lock(mutex_);
+    const Locked<std::unique_lock<std::shared_mutex>> locked(shards_, all);
     std::vector<Undo> undo;
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
@@ -320,7 +333,33 @@ class MemoryKv final : public Backend {
     Bytes bytes() const { return {memory.get(), size}; }
   };
 
+  /// The spaces are shared out among these: a large batch keeps out those who use its own spaces, and hardly anybody
+  /// else. A space lies in one of them whole, for its scans.
+  struct Shard {
+    mutable std::shared_mutex mutex;
+    std::map<std::string, Value> pairs;  // ordered: scans are in byte order
+  };
+  static constexpr std::size_t shard_count = 64;
+  using Shards = std::bitset<shard_count>;
+
+  /// The shards of a batch, all at once and in one order, so that two batches do not wait for each other.
+  template <typename Lock> class Locked {
+   public:
+    Locked(std::array<Shard, shard_count>& shards, const Shards& which) {
+      for (std::size_t k = 0; k < shard_count; ++k)
+        if (which[k]) locks_[k] = Lock(shards[k].mutex);
+    }
+
+   private:
+    std::array<Lock, shard_count> locks_;
+  };
+
+  static std::size_t number_of(const Op& op) { return std::hash<std::string_view>{}(op.space) % shard_count; }
+  std::map<std::string, Value>& pairs_of(const Op& op) { return shards_[number_of(op)].pairs; }
+  const std::map<std::string, Value>& pairs_of(const Op& op) const { return shards_[number_of(op)].pairs; }
+
   struct Undo {
+    std::map<std::string, Value>* pairs;
     std::string name;
     Value value;
     bool was_there;
@@ -334,16 +373,17 @@ class MemoryKv final : public Backend {
 
   Outcome put(const Op& op, std::vector<Undo>* undo) {
     std::string name = full_name(op.space, op.key);
-    const auto found = pairs_.find(name);
-    if (found != pairs_.end() && op.flags & flag::exclusive) return {Status::exists, 0, 0, {}};
-    Quota::Share share(quota_, op.data.size() + (found == pairs_.end() ? name.size() : 0));
+    auto& pairs = pairs_of(op);
+    const auto found = pairs.find(name);
+    if (found != pairs.end() && op.flags & flag::exclusive) return {Status::exists, 0, 0, {}};
+    Quota::Share share(quota_, op.data.size() + (found == pairs.end() ? name.size() : 0));
     if (!share.taken()) return {Status::no_space, 0, 0, {}};
     Value value = value_of(op.data);
-    if (found == pairs_.end()) {
-      if (undo) undo->push_back({name, {}, false});
-      pairs_.emplace(std::move(name), std::move(value));
+    if (found == pairs.end()) {
+      if (undo) undo->push_back({&pairs, name, {}, false});
+      pairs.emplace(std::move(name), std::move(value));
     } else {
-      if (undo) undo->push_back({std::move(name), found->second, true});
+      if (undo) undo->push_back({&pairs, std::move(name), found->second, true});
       quota_.give(found->second.size);
       found->second = std::move(value);
     }
@@ -353,33 +393,36 @@ class MemoryKv final : public Backend {
 
   Outcome remove(const Op& op, std::vector<Undo>* undo) {
     std::string name = full_name(op.space, op.key);
-    const auto found = pairs_.find(name);
-    if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
+    auto& pairs = pairs_of(op);
+    const auto found = pairs.find(name);
+    if (found == pairs.end()) return {Status::not_found, 0, 0, {}};
     const std::size_t held = name.size() + found->second.size;
-    if (undo) undo->push_back({std::move(name), found->second, true});
+    if (undo) undo->push_back({&pairs, std::move(name), found->second, true});
     quota_.give(held);
-    pairs_.erase(found);
+    pairs.erase(found);
     return {Status::ok, 0, 0, {}};
   }
 
   void take_back(Undo& step) {
-    const auto found = pairs_.find(step.name);
-    if (found != pairs_.end()) {
+    auto& pairs = *step.pairs;
+    const auto found = pairs.find(step.name);
+    if (found != pairs.end()) {
       quota_.give(step.name.size() + found->second.size);
-      pairs_.erase(found);
+      pairs.erase(found);
     }
     if (!step.was_there) return;
-    // It was within the limit before, and this thread alone writes.
-    (void)quota_.take(step.name.size() + step.value.size);
-    pairs_.emplace(std::move(step.name), std::move(step.value));
+    // It was there before, whether others have filled the limit meanwhile or not.
+    quota_.take_back(step.name.size() + step.value.size);
+    pairs.emplace(std::move(step.name), std::move(step.value));
   }
 
   Outcome read(const Op& op, Arena& arena) const {
     if (op.code == Code::kv_scan) return scan(op, arena);
     if (op.code == Code::sync) return {Status::ok, 0, 0, {}};
     if (op.code != Code::kv_get) return {Status::unsupported, 0, 0, {}};
-    const auto found = pairs_.find(full_name(op.space, op.key));
-    if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
+    const auto& pairs = pairs_of(op);
+    const auto found = pairs.find(full_name(op.space, op.key));
+    if (found == pairs.end()) return {Status::not_found, 0, 0, {}};
     const Value& value = found->second;
     if (op.into.empty() && value.size >= kept_from && arena.fits(value.size))
       return {Status::ok, value.size, 0, arena.keep(value.bytes(), value.memory)};
@@ -387,19 +430,19 @@ class MemoryKv final : public Backend {
   }
 
   Outcome scan(const Op& op, Arena& arena) const {
+    const auto& pairs = pairs_of(op);
     const std::string prefix = full_name(op.space, op.key);
-    auto at = op.data.empty() ? pairs_.lower_bound(prefix) : pairs_.upper_bound(full_name(op.space, text_of(op.data)));
-    if (!op.data.empty() && at != pairs_.end() && at->first < prefix) at = pairs_.lower_bound(prefix);
+    auto at = op.data.empty() ? pairs.lower_bound(prefix) : pairs.upper_bound(full_name(op.space, text_of(op.data)));
+    if (!op.data.empty() && at != pairs.end() && at->first < prefix) at = pairs.lower_bound(prefix);
     PairPacker packer(op);
-    for (; at != pairs_.end() && at->first.starts_with(prefix); ++at)
+    for (; at != pairs.end() && at->first.starts_with(prefix); ++at)
       if (!packer.add(std::string_view(at->first).substr(op.space.size() + 1), at->second.bytes())) break;
     return packer.finish(arena);
   }
 
   static constexpr std::size_t kept_from = 1024;  ///< below, a copy costs less than to count who reads
-  mutable std::shared_mutex mutex_;
   Quota quota_;
-  std::map<std::string, Value> pairs_;  // ordered: scans are in byte order
+  std::array<Shard, shard_count> shards_;
 };
 
 }  // namespace

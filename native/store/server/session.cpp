@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t backlog_max = 4u << 20;  ///< answers that a slow reader may leave in memory before its reads wait
 constexpr std::size_t backlog_low = 1u << 20;
-constexpr std::size_t queued_max = 8u << 20;  ///< frames of one connection that wait for a backend
-constexpr std::size_t turn_bytes = 8u << 20;  ///< read for one connection before others have their turn
+constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
+constexpr std::size_t turn_bytes = 512u << 10;  ///< read for one connection before others have their turn
 constexpr std::size_t turn_arena_bytes = 256u << 10;
 constexpr std::size_t share_step = 64u << 10;  ///< in which a connection's share of the memory for clients grows
 constexpr std::size_t mixed_reads_max = 64u << 20;
@@ -34,7 +34,9 @@ constexpr std::size_t held_max = limit::atomic_batch_bytes + (1u << 20);
 constexpr std::uint64_t slowest_bytes_s = 64u << 10;  // a message that comes more slowly is not waited for
 /// The longest time for which a batch of tables holds up its reactor; then it goes to its lane and begins anew.
 constexpr std::int64_t table_turn_ns = 5'000'000;
-constexpr std::size_t table_turn_bytes = 1u << 20;
+/// A batch of keys or rows with more goes to its lane at once.
+constexpr std::size_t batch_turn_bytes = 1u << 20;
+constexpr std::uint32_t batch_turn_ops = 1024;
 
 bool writes(Code code) {
   switch (code) {
@@ -153,6 +155,7 @@ bool Session::ready() {
     receiving_ = !full;
     link_->receive(receiving_);
   }
+  if (receiving_ && link_ == tcp_.get() && tcp_->undelivered()) soon();  // after the others: no event would tell
   turn_arena_.reset();
   if (!alive_ || upgrading_) return came;
   flush();
@@ -736,8 +739,8 @@ void Session::hold_with_records(Message& m, const wire::Header& h, Bytes table, 
 }
 
 bool Session::takes_long(const Message& m) const {
+  if (m.held_bytes > batch_turn_bytes || m.header.batch_ops > batch_turn_ops) return true;
   if (m.header.role != Role::db) return false;
-  if (m.held_bytes > table_turn_bytes) return true;
   return std::any_of(records_.begin(), records_.end(), [](const auto& r) {
     return r.code == Code::db_update || r.code == Code::db_remove || r.code == Code::db_undefine;
   });
@@ -782,7 +785,7 @@ void Session::enqueue(const std::shared_ptr<Message>& message) {
   const bool last = m.complete;
   task.durable = last && (m.header.safety == Safety::storage || m.sync_all);
   task.all = last && m.sync_all;
-  auto work = [self, message, frame, result, last] {
+  auto work = [self, message, frame, result, last]() mutable {
     Message& msg = *message;
     const Emit collect = [&](Outgoing out) { result->frames.push_back(std::move(out)); };
     Scratch scratch;
@@ -798,10 +801,14 @@ void Session::enqueue(const std::shared_ptr<Message>& message) {
       else self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
       if (last) self->emit_reply(msg, true, collect);
     }
+    // What came is no longer needed; its memory goes before it is given back to the budget.
+    // Of a message of objects the next frame may be on its way into `held`.
+    if (!frame) std::vector<std::unique_ptr<Message::Held>>().swap(msg.held);
+    frame.reset();
     // Here, not when it is told: then the message's next frame may be at work.
     result->failed = std::exchange(msg.failed, 0);
   };
-  task.run = [self, message, work = std::move(work)] {
+  task.run = [self, message, work = std::move(work)]() mutable {
     trace::call(sonde_store_later, trace::unknown, self->number_of(*message), work);
   };
   task.lost = [self] { self->lose(); };

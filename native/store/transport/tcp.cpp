@@ -28,6 +28,9 @@ constexpr std::size_t large_frame = 64u << 10;
 constexpr std::size_t large_first = 16u << 10;  ///< enough for header and table of most large frames
 constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
 constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has work while more of them are made
+/// Received, or spent on what was received, before progress() comes back: its thread has others to serve.
+constexpr std::size_t turn_bytes = 1u << 20;
+constexpr std::int64_t turn_ns = 500'000;
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -386,7 +389,9 @@ std::size_t TcpLink::room() const {
 
 int TcpLink::deliver() {
   int frames = 0;
+  const std::int64_t begin = now_ns();
   while (open() && receiving_) {
+    if (frames && now_ns() - begin > turn_ns) return frames;  // what is left stays unparsed_
     if (placing_) {
       if (place_left_) break;
       placing_ = false;
@@ -474,7 +479,8 @@ int TcpLink::progress() {
     if (unparsed_) frames += deliver();
     // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
     if (frames && !eof_) return frames;
-    for (int round = 0; round < 16 && open() && receiving_ && !eof_; ++round) {
+    const std::uint64_t first = bytes_in_;
+    while (open() && receiving_ && !unparsed_ && !eof_ && bytes_in_ - first < turn_bytes) {
       const std::uint64_t before = bytes_in_;
       if (!placing_ && begin_ == end_) begin_ = end_ = 0;
       const std::size_t asked = placing_ ? place_left_ : room();
@@ -483,7 +489,7 @@ int TcpLink::progress() {
       frames += deliver();
       if (bytes_in_ - before < asked) break;  // the socket is empty: no need to ask again
     }
-    if (eof_ && open()) finish();
+    if (eof_ && open() && !unparsed_) finish();
   }
   return frames;
 }
@@ -521,7 +527,7 @@ void TcpLink::wait(Deadline deadline) {
   ::poll(&wait, 1, left);
 }
 
-void TcpLink::fail(Error error) {
+void TcpLink::fail(const Error& error) {
   if (closed_) return;
   closed_ = true;
   out_.clear();

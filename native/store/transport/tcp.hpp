@@ -65,6 +65,8 @@ class TcpLink final : public Link {
 
   /// Longer frames are the end of the link, and no room is made for them. 0: those that the wire format allows.
   void limit_frames(std::size_t bytes) { frame_max_ = bytes; }
+  /// progress() left frames that are here already, so that others have their turn.
+  bool undelivered() const { return unparsed_; }
   /// A frame has come in part.
   bool partial() const { return placing_ || end_ != begin_; }
   /// Memory for what is received.
@@ -83,7 +85,7 @@ class TcpLink final : public Link {
   void push();
   void read_some(int flags);
   int deliver();
-  void fail(Error error);
+  void fail(const Error& error);
   void finish();
   void make_room(std::size_t need);
   std::size_t room() const;
