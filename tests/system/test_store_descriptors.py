@@ -83,7 +83,7 @@ def test_without_a_descriptor_left_the_caller_and_the_log_are_told_why():
             connect(server.address)
         assert told.value.code == "store.unavailable"
         assert "this server may have 64 descriptors open" in told.value.what
-        assert "LimitNOFILE" in told.value.hint
+        assert "LimitNOFILE" in told.value.what
         open_.close()
         # It had not given up: once others have gone there is room again.
         for _ in range(100):

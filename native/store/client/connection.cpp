@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +31,11 @@ std::string client_name() {
 }
 
 constexpr const char* connecting = "connect_timeout_s";
+
+/// Until the server has proved who it is.
+constexpr std::size_t greeting_frame_bytes = 16u << 10, words_max = 400;
+constexpr const char* before_proof[] = {"store.bad_frame", "store.denied",      "store.no_munge",
+                                        "store.timed_out", "store.unavailable", "store.version"};
 
 bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
 
@@ -80,6 +86,20 @@ Error Connection::named(Error error) const {
   return error;
 }
 
+Error Connection::said(Bytes words) const {
+  Error error = last_words(words);
+  if (proven_) return named(error);
+  // Anybody may listen there: the words are shown as somebody's, and choose neither the kind of the error nor what to
+  // type next.
+  const auto known = std::find(std::begin(before_proof), std::end(before_proof), error.code);
+  std::string text = std::move(error.what);
+  if (!error.hint.empty()) text += " (" + error.hint + ")";
+  if (text.size() > words_max) text = text.substr(0, words_max) + "…";
+  return {known == std::end(before_proof) ? "store.disconnected" : *known,
+          address_ + " says, without having proved to be the server: \"" + text + '"',
+          "where something else than your server may listen there, see the server's log before you believe that"};
+}
+
 Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const char* option) {
   heard_one_ = false;
   while (!heard_one_) {
@@ -108,6 +128,9 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
 Result<void> Connection::greet(const Address& address, const Config& config, Deadline deadline) {
   checksum_ = config.checksum;
   gather_ = config.link.gather;
+  // By these two it proves nothing, and who gave them by name trusts whoever listens there.
+  proven_ = config.auth == "none" || config.auth == "munge";
+  tcp_->limit_frames(greeting_frame_bytes);
   const std::string own_nonce = auth::nonce();
   number_ = trace::connection(own_nonce);
   wire::Text hello{{"protocol", std::string(auth::protocol)},
@@ -176,6 +199,8 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
                  "the server at " + address.text() + " does not know the " +
                      (method == "user" ? "key of this user" : "token") + ": it is not the one that was meant",
                  method == "user" ? "check the address" : "check address and token file"};
+  proven_ = true;
+  tcp_->limit_frames(0);
   const std::string_view roles = wire::text_value(*welcome, "roles");
   for (const Role role : {Role::data, Role::kv, Role::db})
     if ((',' + std::string(roles) + ',').find(',' + std::string(name_of(role)) + ',') != std::string::npos)
@@ -477,7 +502,7 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     case wire::Kind::goodbye:
     case wire::Kind::fault: {
       again_ = wire::text_value(wire::decode_text(data), "again") == "1";
-      failure_ = named(last_words(data));
+      failure_ = said(data);
       return close(failure_.what);
     }
     default:

@@ -108,6 +108,8 @@ class Connection final : public Sink {
   static Result<std::unique_ptr<Connection>> open_once(const Address& address, const Config& config, Deadline deadline,
                                                        bool& again);
   Result<void> greet(const Address& address, const Config& config, Deadline deadline);
+  /// What the other side gave as its reason, from whoever it is.
+  Error said(Bytes words) const;
   /// The next frame that is no reply. `option`: what lets it be waited for longer.
   Result<wire::Text> heard(wire::Kind kind, Deadline deadline, const char* option);
   void send_message(Exchange& exchange, std::int64_t begin_ns);
@@ -133,6 +135,7 @@ class Connection final : public Sink {
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;
   bool checksum_ = true, gather_ = true, open_ = true;
+  bool proven_ = false;                      ///< the server has proved who it is, or need not
   bool again_ = false;                       ///< the server ended it, and another attempt may be luckier
   std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
   std::string address_;

@@ -27,20 +27,36 @@ double Durations::quantile_s(double q) const {
   return edge_s(classes - 1);
 }
 
+double Metrics::Last::s_ago() const { return what.empty() ? 0 : now_s() - at_s; }
+
 void Metrics::failed(std::string what) {
   const std::lock_guard lock(mutex_);
-  last_error_ = std::move(what);
-  last_error_at_s_ = now_s();
+  error_ = {std::move(what), now_s()};
 }
 
 std::string Metrics::last_error() const {
   const std::lock_guard lock(mutex_);
-  return last_error_;
+  return error_.what;
 }
 
 double Metrics::last_error_s_ago() const {
   const std::lock_guard lock(mutex_);
-  return last_error_.empty() ? 0 : now_s() - last_error_at_s_;
+  return error_.s_ago();
+}
+
+void Metrics::turned_away(const std::string& host, const std::string& code) {
+  const std::lock_guard lock(mutex_);
+  refused_ = {host + ": " + code, now_s()};
+}
+
+std::string Metrics::last_refused() const {
+  const std::lock_guard lock(mutex_);
+  return refused_.what;
+}
+
+double Metrics::last_refused_s_ago() const {
+  const std::lock_guard lock(mutex_);
+  return refused_.s_ago();
 }
 
 }  // namespace sonde::store

@@ -42,11 +42,20 @@ struct Metrics {
   void failed(std::string what);
   std::string last_error() const;
   double last_error_s_ago() const;
+  /// Somebody who has not proved who he is was refused. Apart from the errors, which he must not be able to hide, and
+  /// without a word of his.
+  void turned_away(const std::string& host, const std::string& code);
+  std::string last_refused() const;
+  double last_refused_s_ago() const;
 
  private:
+  struct Last {
+    std::string what;
+    double at_s = 0;
+    double s_ago() const;
+  };
   mutable std::mutex mutex_;
-  std::string last_error_;
-  double last_error_at_s_ = 0;
+  Last error_, refused_;
 };
 
 }  // namespace sonde::store

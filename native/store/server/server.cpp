@@ -339,6 +339,7 @@ std::string Server::status() const {
   json.add("frames", metrics_.frames.load()).add("bad_frames", metrics_.bad_frames.load());
   json.add("bytes_in", metrics_.bytes_in.load()).add("bytes_out", metrics_.bytes_out.load());
   json.add("last_error", metrics_.last_error()).add("last_error_s_ago", metrics_.last_error_s_ago());
+  json.add("last_refused", metrics_.last_refused()).add("last_refused_s_ago", metrics_.last_refused_s_ago());
   return json.text();
 }
 

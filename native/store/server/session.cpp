@@ -211,7 +211,7 @@ void Session::end_broken(const char* what) noexcept {
   try {
     const Error why{"store.unavailable", std::string("the server cannot go on with this connection: ") + what,
                     "connect again; see the server's log"};
-    server_.failed("the connection of " + (client_.empty() ? tcp_->peer_host() : client_) + " ended: " + what);
+    server_.failed("the connection of " + (state_ == State::ready ? client_ : tcp_->peer_host()) + " ended: " + what);
     tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words(why))));
     tcp_->flush();
   } catch (...) {
@@ -280,10 +280,19 @@ void Session::look_after(std::int64_t now) {
            true);
 }
 
+void Session::failed(const Error& error) {
+  if (state_ == State::ready) {
+    server_.metrics().failed(client_ + ": " + error.what);
+  } else {
+    const std::string host = tcp_->peer_host();
+    server_.metrics().turned_away(host.empty() ? "this host" : host, error.code);
+  }
+}
+
 void Session::refuse(const Error& error, bool fault) {
   if (!alive_) return;
   ++(fault ? server_.metrics().bad_frames : server_.metrics().refused);
-  server_.metrics().failed((client_.empty() ? tcp_->peer_host() : client_) + ": " + error.what);
+  failed(error);
   tcp_->send(plain_frame(fault ? wire::Kind::fault : wire::Kind::goodbye, bytes_of(words(error))));
   tcp_->flush();
   alive_ = false;
@@ -294,7 +303,7 @@ void Session::closed(Link&, const Error* error) {
   if (!alive_) return;
   if (error && error->code == "store.bad_frame") {
     ++server_.metrics().bad_frames;
-    server_.metrics().failed((client_.empty() ? std::string("a peer") : client_) + ": " + error->what);
+    failed(*error);
   }
   alive_ = false;
   reactor_.drop(*this);

@@ -118,6 +118,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   using Emit = std::function<void(Outgoing)>;
 
   void refuse(const Error& error, bool fault);
+  /// For the status: an error of a client's, or that a stranger was turned away.
+  void failed(const Error& error);
   void hello(const wire::Text& text);
   void proof(const wire::Text& text);
   /// Has MUNGE asked in another thread, which ends in welcome() or refuse().

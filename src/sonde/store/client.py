@@ -77,7 +77,7 @@ class ServerStatus:
 
     address: "host:port". roles: of data, kv, db. transport, provider, detail: how this client is connected.
     report: what the server says of itself: roles with latencies (s), operations and outcomes by name,
-    connections, bytes_in, bytes_out, last_error.
+    connections, bytes_in, bytes_out, last_error, last_refused.
     """
 
     address: str

@@ -89,7 +89,8 @@ def tables(server: ServerStatus) -> list[Table]:
             f"{format_size(int(report.get('bytes_in', 0)))} in, {format_size(int(report.get('bytes_out', 0)))} out",
         ),
         ("connections", _connections(report)),
-        ("last error", _last_error(report)),
+        ("last error", _last(report, "last_error")),
+        ("last refused", _last(report, "last_refused")),
     ]
     return [serves, times, Table("", ("", ""), rows)]
 
@@ -138,7 +139,7 @@ def _connections(report: Mapping[str, Any]) -> str:
     )
 
 
-def _last_error(report: Mapping[str, Any]) -> str:
-    if not report.get("last_error"):
+def _last(report: Mapping[str, Any], what: str) -> str:
+    if not report.get(what):
         return "none"
-    return f"{report['last_error']} ({format_duration(float(report['last_error_s_ago']))} ago)"
+    return f"{report[what]} ({format_duration(float(report[f'{what}_s_ago']))} ago)"

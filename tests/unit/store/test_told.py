@@ -40,10 +40,14 @@ def test_all_operations_of_all_servers_are_counted():
 
 
 def test_what_never_happened_has_no_time():
-    serves, times, facts = told.tables(server(last_error="disk", last_error_s_ago=2.0, refused=3))
+    turned_away = {"last_refused": "10.0.0.9: store.denied", "last_refused_s_ago": 1.0}
+    serves, times, facts = told.tables(
+        server(last_error="disk", last_error_s_ago=2.0, refused=3, **turned_away)
+    )
     assert serves.rows == [("keys", "lmdb", "3 keys")]
     assert times.rows == [("keys", "4", "1.00 µs", "2.00 µs", "4.00 µs", "8.00 µs", "–", "–")]
     assert dict(facts.rows)["last error"] == "disk (2.00 s ago)"
+    assert dict(facts.rows)["last refused"] == "10.0.0.9: store.denied (1.00 s ago)"
     assert "3 refused" in dict(facts.rows)["connections"]
 
 
