@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 import threading
+from contextlib import suppress
 
 from bench.hostile.served import step_back
 from sonde.core.errors import SondeError
@@ -51,16 +53,19 @@ def main(address: str, token: str, way: str) -> None:
     step_back()
     print(json.dumps({"way": way}), flush=True)
 
-    def work(client: Client) -> None:
-        while True:
-            try:
-                act(client)
-            except SondeError:
-                continue  # refused or out of time: it asks again
+    acts = [0] * len(clients)
 
-    for client in clients:
-        threading.Thread(target=work, args=(client,), daemon=True).start()
+    def work(k: int) -> None:
+        while True:
+            with suppress(SondeError):  # refused or out of time: it asks again
+                act(clients[k])
+            acts[k] += 1
+
+    for k in range(len(clients)):
+        threading.Thread(target=work, args=(k,), daemon=True).start()
     select.select([sys.stdin], [], [])
+    print(json.dumps({"acts": sum(acts)}), flush=True)
+    os._exit(0)  # its threads are at work: nothing of them is to be put in order
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ def _beside(way: str) -> Row:
     quiet: list[float] = []
     busy: list[float] = []
     failed: list[str] = []
+    acts = 0
     with (
         tempfile.TemporaryDirectory() as folder,
         served("--backend", f"db=sqlite,path={folder}/tables") as server,
@@ -50,12 +51,15 @@ def _beside(way: str) -> Row:
                     pausing.join()
                 os.kill(peer.pid, signal.SIGCONT)
                 over(peer)
+            acts += said(peer)["acts"]
             quiet += calm["times"]
             busy += beset["times"]
             failed += calm["failed"] + beset["failed"]
         alive = server.rss_kib() > 0
     p99s = f"{p99(quiet) * 1e6:.0f} us alone, {p99(busy) * 1e6:.0f} us beside it"
-    note = f"{p99s}; {ROUNDS} rounds in turns, {len(failed)} calls failed; {STEPPED_BACK}"
+    note = (
+        f"{p99s}; {ROUNDS} rounds in turns, it acted {acts} times, {len(failed)} calls failed; {STEPPED_BACK}"
+    )
     value = p99(busy) / p99(quiet) if alive and not failed else None
     return row(
         f"p99 beside a client at its worst ({way}), times that alone",
