@@ -8,10 +8,13 @@ Exit status: 0 nothing is known; 1 something is; 3 not every package could be as
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from sonde.core import surroundings
 
 LOCKED = Path(__file__).resolve().parent / "constraints.txt"
 HINT = "--osv-url names another copy of the database: .venv/bin/python deploy/audit.py --osv-url https://…"
@@ -37,7 +40,10 @@ def judged(packages: list[dict[str, Any]]) -> tuple[list[str], int]:
 
 def main(words: list[str]) -> int:
     options = ("--require-hashes", "--disable-pip", "--format", "json", "--progress-spinner", "off")
-    asked = (sys.executable, "-m", "pip_audit", "-s", "osv", *options, "-r", str(LOCKED), *words)
+    for line in surroundings.make_safe(os.environ, LOCKED.parent):
+        print(f"warning: {line}", file=sys.stderr)
+    # -P: not a pip_audit of the current folder, whosever that is
+    asked = (sys.executable, "-P", "-m", "pip_audit", "-s", "osv", *options, "-r", str(LOCKED), *words)
     done = subprocess.run(asked, text=True, capture_output=True)
     try:
         packages = json.loads(done.stdout)["dependencies"]

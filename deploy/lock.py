@@ -9,11 +9,14 @@ Exit status: 0 written; 1 uv failed, and the old file is left as it was.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+from sonde.core import surroundings
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKED = ROOT / "deploy/constraints.txt"
@@ -36,8 +39,10 @@ def wanted() -> dict[str, list[str]]:
 
 def resolve(requirements: list[str], *words: str) -> str:
     command = ("pip", "compile", "--universal", "--python-version", "3.11", "--no-annotate", "--no-header")
-    uv = [sys.executable, "-m", "uv", *command, "--quiet", *words, "-"]
-    done = subprocess.run(uv, input="\n".join(requirements), text=True, stdout=subprocess.PIPE, cwd=ROOT)
+    uv = [sys.executable, "-m", "uv", *command, "--python", sys.executable, "--quiet", *words, "-"]
+    # uv takes settings, the index among them, from a uv.toml in the current folder or in any above it, and whoever may
+    # write in one of these may not be whom this checkout belongs to.
+    done = subprocess.run(uv, input="\n".join(requirements), text=True, stdout=subprocess.PIPE, cwd="/")
     if done.returncode != 0:
         sys.exit(1)
     return done.stdout
@@ -54,6 +59,8 @@ def package(entry: str) -> str:
 
 
 def main() -> None:
+    for line in surroundings.make_safe(os.environ, ROOT):
+        print(f"warning: {line}", file=sys.stderr)
     sections = wanted()
     everything = entries(resolve([one for some in sections.values() for one in some], "--generate-hashes"))
     pinned = LOCKED.with_suffix(".pinned")

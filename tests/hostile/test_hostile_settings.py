@@ -5,13 +5,16 @@ variables that somebody else chose. docs/explain/security.md lists all of them.
 from __future__ import annotations
 
 import ast
+import grp
 import os
+import pwd
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -28,12 +31,73 @@ MODULE = '[store.serve]\nmodule = ["/nowhere/mine.so"]\n'
 NONSENSE = "[net.modes]\nnonsense = 1\n"  # an unknown key: who reads the file says so
 
 
+NOBODY_NAMED = 0xFFFFFFFF
+ROOTLESS = f"""
+import ctypes, os, sys
+if ctypes.CDLL(None).unshare(0x10000000) != 0:  # CLONE_NEWUSER
+    sys.exit(77)
+open("/proc/self/uid_map", "w").write("0 {USER} 1")
+from sonde.core import surroundings
+print(os.geteuid(), list(surroundings.make_safe(os.environ)))
+"""
+
+
+def made(path: Path, owner: int = 0, mode: int = 0o755, group: int | None = None) -> Path:
+    path.mkdir()
+    os.chown(path, owner, owner if group is None else group)
+    path.chmod(mode)
+    return path
+
+
+def linked(path: Path, target: Path, owner: int = 0) -> Path:
+    path.symlink_to(target)
+    os.lchown(path, owner, owner)
+    return path
+
+
+# A folder for a variable, by what others may do: each makes it below the one that it is given, and returns its path.
+OTHERS_DECIDE: dict[str, Callable[[Path], str]] = {
+    "it is another's": lambda at: str(made(at / "a", STRANGER)),
+    "a group of people may write in it": lambda at: str(made(at / "a", 0, 0o775, STRANGER)),
+    "everybody may write in it": lambda at: str(made(at / "a", 0, 0o1777)),
+    "the folder around it is another's": lambda at: str(made(made(at / "a", STRANGER) / "b")),
+    "everybody may rename it": lambda at: str(made(made(at / "a", 0, 0o777) / "b")),
+    "a group of people may rename it": lambda at: str(made(made(at / "a", 0, 0o775, STRANGER) / "b")),
+    "it is another's in a sticky folder": lambda at: str(made(made(at / "a", 0, 0o1777) / "b", STRANGER)),
+    "a link to it is another's": lambda at: str(
+        linked(made(at / "a", 0, 0o1777) / "b", Path("/usr/lib"), STRANGER)
+    ),
+    "a link leads to what is another's": lambda at: str(linked(at / "b", made(at / "a", STRANGER))),
+    "a link leads through what is another's": lambda at: str(
+        linked(at / "c", made(made(at / "a", STRANGER) / "b"))
+    ),
+    "a link leads on to another's link": lambda at: str(
+        linked(at / "c", linked(made(at / "a", 0, 0o1777) / "b", Path("/usr/lib"), STRANGER))
+    ),
+    "the way leads up through what is another's": lambda at: str(
+        made(made(at / "a", STRANGER) / "b") / "../../../../usr/lib"
+    ),
+    "nothing is there, and everybody may make it": lambda at: str(made(at / "a", 0, 0o1777) / "b"),
+    "nothing is there, and another may make it": lambda at: str(made(at / "a", STRANGER) / "b/c"),
+}
+ROOT_DECIDES: dict[str, Callable[[Path], str]] = {
+    "it is root's": lambda at: str(made(at / "a")),
+    "it is root's in a sticky folder": lambda at: str(made(made(at / "a", 0, 0o1777) / "b")),
+    "root's link leads to it": lambda at: str(linked(made(at / "a", 0, 0o1777) / "b", made(at / "c"))),
+    "a relative link leads to it": lambda at: str(
+        linked(made(at / "a") / "b", Path("../") / made(at / "c").name)
+    ),
+    "links lead through each other": lambda at: str(linked(at / "c", linked(at / "b", made(at / "a")))),
+    "it has a slash at its end": lambda at: f"{made(at / 'a')}/",
+}
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="sonde-hostile-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    place = Path(tempfile.mkdtemp(prefix="sonde-hostile-"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
 
 
 def prepared(folder: Path, text: str, owner: int, mode: int = 0o644, folder_mode: int = 0o755) -> None:
@@ -201,6 +265,151 @@ class TestOfTheEnvironment:
         list(surroundings.make_safe(environ, Path("/")))
         assert name not in environ
 
+    @pytest.mark.mpi
+    def test_no_program_of_another_user_s_is_run_from_a_search_path(self, folder):
+        """An mpirun of the stranger's, in a folder in which nobody else may write."""
+        tools, ran = folder / "bin", folder / "ran"
+        tools.mkdir()
+        (tools / "mpirun").write_text(f"#!/bin/sh\nid -u >>{ran}\nexit 1\n")
+        (tools / "mpirun").chmod(0o755)
+        for path in (folder, tools, tools / "mpirun"):
+            os.chown(path, STRANGER, STRANGER)
+        variables = {"HOME": "/root", "PATH": f"{tools}:{os.environ['PATH']}"}
+        told = sonde(folder, 0, "net", "run", "--ntasks", "2", "--dry-run", variables=variables)
+        assert not ran.exists(), told
+        assert f"PATH holds '{tools}', where others may put" in " ".join(told.stderr.split())
+
+    @pytest.mark.parametrize("what", OTHERS_DECIDE)
+    def test_nobody_else_decides_what_is_on_the_way_to_it(self, folder, what):
+        way = OTHERS_DECIDE[what](folder)
+        environ = {"HOME": "/root", "PATH": f"/usr/bin:{way}", "XDG_CONFIG_HOME": way}
+        said = list(surroundings.make_safe(environ, Path("/")))
+        assert environ["PATH"] == "/usr/bin"
+        assert "XDG_CONFIG_HOME" not in environ
+        assert said[0].startswith(f"XDG_CONFIG_HOME is '{way}', ")
+        assert said[1].startswith(f"PATH holds '{way}', where others may put programs or libraries (")
+        environ = {"HOME": way}
+        list(surroundings.make_safe(environ, Path("/")))
+        assert environ["HOME"] == "/root"
+
+    @pytest.mark.parametrize("what", [what for what in OTHERS_DECIDE if "everybody" not in what])
+    def test_nor_on_the_way_to_temporary_files(self, folder, what):
+        environ = {"HOME": "/root", "TMPDIR": OTHERS_DECIDE[what](folder)}
+        assert len(list(surroundings.make_safe(environ, Path("/")))) == 1
+        assert "TMPDIR" not in environ
+
+    @pytest.mark.parametrize("what", ROOT_DECIDES)
+    def test_what_root_decides_stays_as_it_is(self, folder, what):
+        way = ROOT_DECIDES[what](folder)
+        environ = {"HOME": way, "PATH": f"/usr/bin:{way}", "TMPDIR": way, "XDG_CONFIG_HOME": way}
+        before = dict(environ)
+        assert list(surroundings.make_safe(environ, Path("/"))) == []
+        assert environ.items() >= before.items()
+
+    @pytest.mark.parametrize(
+        ("number", "members", "primary", "safe"),
+        [
+            (50, [], [], True),  # as Debian has the group staff
+            (50, ["root"], [], True),
+            (50, ["eve"], [], False),
+            (50, [], ["eve"], False),
+            (1500, [], [], False),  # a group of people: a directory need not list them
+            (0, [], ["halt"], True),  # as Fedora has it
+            (0, ["eve"], [], False),
+        ],
+    )
+    def test_a_group_is_root_s_while_nobody_is_in_it(
+        self, folder, monkeypatch, number, members, primary, safe
+    ):
+        accounts = [pwd.getpwuid(0)]
+        accounts += [pwd.struct_passwd((name, "x", 1000, number, "", "/", "")) for name in primary]
+        group = grp.struct_group(("staff", "x", number, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda _: group)
+        monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
+        os.chown(folder, 0, number)
+        folder.chmod(0o2775)
+        environ = {"HOME": "/root", "PATH": f"/usr/bin:{folder}"}
+        said = list(surroundings.make_safe(environ, Path("/")))
+        assert environ["PATH"] == (f"/usr/bin:{folder}" if safe else "/usr/bin")
+        assert ["the group 'staff' may write in" in one for one in said] == ([] if safe else [True])
+
+    def test_an_access_list_is_seen(self, folder):
+        entries = [(1, 7, NOBODY_NAMED), (2, 7, STRANGER), (4, 5, NOBODY_NAMED), (16, 7, NOBODY_NAMED)]
+        entries.append((32, 5, NOBODY_NAMED))
+        words = b"".join(
+            struct.pack("<HHI", *entry) for entry in entries
+        )  # acl(5), <linux/posix_acl_xattr.h>
+        try:
+            os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + words)
+        except OSError as error:
+            pytest.skip(f"no access lists on this file system: {error.strerror}")
+        environ = {"HOME": "/root", "PATH": f"/usr/bin:{folder}"}
+        (said,) = surroundings.make_safe(environ, Path("/"))
+        assert "whoever its access list names may write" in said
+
+    def test_who_owns_sonde_itself_may_have_programs_beside_it(self, folder, monkeypatch):
+        """An account that installs software for all: what it likes, root runs already."""
+        os.chown(folder, STRANGER, STRANGER)
+        (folder / "surroundings.py").touch()
+        os.chown(folder / "surroundings.py", STRANGER, STRANGER)
+        monkeypatch.setattr(surroundings, "__file__", str(folder / "surroundings.py"))
+        environ = {"HOME": str(folder), "PATH": f"/usr/bin:{folder}", "XDG_CONFIG_HOME": str(folder)}
+        assert len(list(surroundings.make_safe(environ, Path("/")))) == 2
+        assert environ["PATH"] == f"/usr/bin:{folder}"
+        assert environ["HOME"] == "/root"  # files of root's in it would be in that account's way
+
+    @pytest.mark.parametrize(
+        ("name", "value", "safe"),
+        [
+            ("OMPI_MCA_mca_base_component_path", "SYSTEM_DEFAULT:USER_DEFAULT", True),
+            ("OMPI_MCA_mca_base_component_path", "SYSTEM_DEFAULT:{theirs}", False),
+            ("OMPI_MCA_mca_base_param_files", "/etc/openmpi/a.conf,{theirs}/b.conf", False),
+            ("PMIX_MCA_mca_base_component_path", "{theirs}", False),
+            ("OMPI_MCA_btl_base_verbose", "{theirs}", True),  # no path that is searched
+            ("PIP_CONFIG_FILE", "/dev/null", True),
+            ("PIP_CONFIG_FILE", "{theirs}/pip.conf", False),
+            ("FI_PROVIDER_PATH", "@/usr/lib/libfabric", True),
+            ("FI_PROVIDER_PATH", "@{theirs}", False),
+            ("LD_LIBRARY_PATH", "@/usr/lib", False),  # there it is a folder called @
+            ("LD_LIBRARY_PATH", "", True),
+            ("MPI_HOME", "/opt/mpi", True),
+            ("MPI_HOME", "{theirs}", False),
+            ("SONDE_MPI", "openmpi", True),
+            ("SONDE_MPI", "{theirs}/bin/mpirun", False),
+        ],
+    )
+    def test_variables_are_read_as_their_library_reads_them(self, folder, name, value, safe):
+        theirs = folder / "theirs"
+        theirs.mkdir()
+        os.chown(theirs, STRANGER, STRANGER)
+        environ = {"HOME": "/root", name: value.format(theirs=theirs)}
+        assert len(list(surroundings.make_safe(environ, Path("/")))) == (not safe)
+        assert (name in environ) == safe
+
+    def test_root_of_a_user_namespace_keeps_the_machine_s_own_folders(self, folder):
+        """There all files of the machine's root are shown as nobody's."""
+        os.chown(folder, USER, USER)
+        ran = subprocess.run(
+            [
+                "setpriv",
+                f"--reuid={USER}",
+                f"--regid={USER}",
+                "--clear-groups",
+                sys.executable,
+                "-P",
+                "-c",
+                ROOTLESS,
+            ],
+            env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if ran.returncode == 77:
+            pytest.skip("no user namespaces here")
+        assert ran.stdout == "0 []\n", ran.stderr
+
     def test_who_is_not_root_keeps_what_is_chosen(self, folder, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: USER)
         environ = {"HOME": str(folder), "PATH": ".:/usr/bin", "TMPDIR": str(folder)}
@@ -228,7 +437,7 @@ BY_NAME = {
     "src/sonde/core/launch/start.py": "TRANSPORT_VARIABLES and MPI_PREFIXES",
     "src/sonde/core/netcdf.py": "HDF5's",
     "src/sonde/core/provenance.py": "_JOB_VARIABLES",
-    "src/sonde/core/surroundings.py": "LISTS and SWITCHED_OFF",
+    "src/sonde/core/surroundings.py": "LISTS, SETTINGS and SWITCHED_OFF",
     "src/sonde/io/hints.py": "ROMIO_HINTS, and what it sets",
     "src/sonde/io/run_try.py": "ROMIO_HINTS",
     "src/sonde/power/cli_jobs.py": "PASSED_ON, and what --env names",
@@ -296,7 +505,8 @@ def test_names_that_stand_in_lists_are_listed():
 
     names = [*mpirun.RESOURCE_MANAGER, process.MARK, *start.TRANSPORT_VARIABLES, *provenance._JOB_VARIABLES]
     names += [f"{prefix}x" for prefix in start.MPI_PREFIXES]
-    names += [*PASSED_ON, *surroundings.LISTS, *surroundings.SWITCHED_OFF, "SLURM_JOB_START_TIME"]
+    names += [*PASSED_ON, *surroundings.LISTS, *surroundings.SETTINGS, *surroundings.SWITCHED_OFF]
+    names += ["SLURM_JOB_START_TIME"]
     text = PAGE.partition("## Settings of others")[2]
     assert [name for name in names if not is_listed(name) and f"`{name}`" not in text] == []
     assert [name for name in surroundings.READ_BY_LIBRARIES if f"./{name}" not in listed()] == []

@@ -24,6 +24,7 @@ import pytest
 from sonde.cluster import Cluster, plan, run
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
+from sonde.core.processes import stat_fields
 from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 
@@ -497,7 +498,7 @@ def test_orphans_leave_no_zombies(three):
     three.run(0, ["sh", "-c", "(sleep 0.1 &) ; true"])
     assert wait_for(lambda: not three.keeper.inside())
     states = [
-        run._stat(pid)[:1]
+        stat_fields(pid)[:1]
         for pid in run._processes()
         if run._link(pid, "pid") == run._link(three.keeper.pid, "pid")
     ]

@@ -35,6 +35,7 @@ from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
 from sonde.core.launch.process import MARK, die_with_parent, sweep
 from sonde.core.owned_files import NewFile
+from sonde.core.processes import signal_found, stat_fields
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -78,7 +79,7 @@ class Keeper:
             numbers = _field(pid, "NSpid").split()
         except OSError:
             return None
-        fields = _stat(pid)
+        fields = stat_fields(pid)
         if not fields or fields[0] in "ZX" or len(numbers) != 2 or numbers[1] != "1":
             return None
         return cls(pid, int(fields[19]))
@@ -95,7 +96,7 @@ class Keeper:
         """Process ids, here, of all that runs in the cluster besides the keeper."""
         space = _link(self.pid, "pid")
         there = (pid for pid in _processes() if pid != self.pid and space and _link(pid, "pid") == space)
-        return [pid for pid in there if _stat(pid)[:1] not in ([], ["Z"], ["X"])]
+        return [pid for pid in there if stat_fields(pid)[:1] not in ([], ["Z"], ["X"])]
 
     def end(self) -> None:
         """Ends it and, by that, all that is inside.
@@ -129,21 +130,11 @@ class Keeper:
         asked: set[int] = set()
         until_s = time.monotonic() + _GRACE_S
         while (left := self.inside()) and time.monotonic() < until_s:
-            for pid in left:
-                if pid not in asked:
-                    asked.add(pid)
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGTERM)
-                        os.kill(pid, signal.SIGCONT)  # one that is stopped gets no other signal
+            fresh = [pid for pid in left if pid not in asked]
+            asked.update(fresh)
+            for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped gets no other signal
+                signal_found(fresh, number, self.inside)
             time.sleep(0.02)
-
-
-def _stat(pid: int) -> list[str]:
-    """Fields of /proc/pid/stat behind the name, the state first; [] for a process that has gone. Source: proc(5)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
 
 
 def _field(pid: int, name: str) -> str:
@@ -376,11 +367,15 @@ class NodeProcess(subprocess.Popen[Any]):
     def send_signal(self, sig: int) -> None:
         if self.poll() is not None:
             return
+        if commands := self._commands():
+            signal_found(commands, sig, self._commands)
+        else:  # nsenter has not started the command yet
+            super().send_signal(sig)
+
+    def _commands(self) -> list[int]:
+        """Children of nsenter, and what is in its process group."""
         # Fields 1 and 2 of stat: parent and process group.
-        told = [pid for pid in _processes() if pid != self.pid and str(self.pid) in _stat(pid)[1:3]]
-        for pid in told or [self.pid]:  # nsenter, where it has not started the command yet
-            with suppress(ProcessLookupError):
-                os.kill(pid, sig)
+        return [pid for pid in _processes() if pid != self.pid and str(self.pid) in stat_fields(pid)[1:3]]
 
     def sweep(self) -> None:
         """Ends it and all that came of it, daemons too."""

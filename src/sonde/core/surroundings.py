@@ -6,16 +6,60 @@ docs/explain/security.md lists all that is read, and what is done about each; a 
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
 import pwd
+import re
 import stat
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure
 
-LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
-"""Lists of folders from which programs and libraries are taken. An empty word means the current folder."""
+LISTS = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "MPI_HOME",
+    "SONDE_MPI",
+    "OPAL_PREFIX",
+    "PMIX_PREFIX",
+    "PRTE_PREFIX",
+    "FI_PROVIDER_PATH",
+    "UCX_MODULE_DIR",
+    "HDF5_PLUGIN_PATH",
+    "HWLOC_PLUGINS_PATH",
+    "SONDE_BUS_MODULES",
+    "SONDE_STORE_MODULES",
+    "SONDE_OFI_PROBE",
+)
+"""Lists of folders from which programs and libraries are taken. An empty word means the current folder. Some hold one
+folder, or the path of one program.
+"""
+
+SETTINGS = (
+    "XDG_CONFIG_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "MPLCONFIGDIR",
+    "MATPLOTLIBRC",
+    "UCX_CONFIG_DIR",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "NETRC",
+    "PIP_CONFIG_FILE",
+    "UV_CONFIG_FILE",
+    "*_MCA_mca_*path*",
+    "*_MCA_mca_*file*",
+)
+"""Variables, some of them as patterns, that say where settings are read from. Settings in turn name libraries and
+programs: those of Matplotlib, UCX, git and Open MPI, and of what deploy/lock.py and deploy/audit.py run.
+"""
 
 READ_BY_LIBRARIES = ("ucx.conf", "matplotlibrc")
 """Files of the current folder that libraries read and that cannot be switched off: UCX, Matplotlib."""
@@ -25,13 +69,39 @@ SWITCHED_OFF = {"NCRCENV_IGNORE": "1", "SKIP_DEFAULT_XML_FILE": "1"}
 DEFAULT_FASTRTPS_PROFILES.xml of Fast DDS.
 """
 
+_WORDS_OF_MCA = ("", "none", "SYSTEM_DEFAULT", "SYS_DEFAULT", "USER_DEFAULT", "USR_DEFAULT")
+"""Words that Open MPI takes in the place of a folder. Source: mca_base_component_repository.c."""
+
+_GROUPS_OF_PEOPLE = 1000
+"""Groups of people have this number or a higher one. Source: login.defs(5), GID_MIN as distributions set it."""
+
+_MOST_LINKS = 40
+"""The kernel follows as many links in one path. Source: path_resolution(7)."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The reason why somebody other than root decides what is at a path.
+
+    place: the folder or link, on the way to the path, that has the fault. own: the reason as words behind the place's
+    name. sentence: the same with the name.
+    """
+
+    place: str
+    own: str
+    sentence: str
+
+    def behind(self, path: str) -> str:
+        """The reason as words behind the name of the path."""
+        return self.own if self.place == _as_place(path) else f"and {self.sentence}"
+
 
 def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Iterator[str]:
     """Takes from the environment what another user may have chosen; gives what to tell about it, a sentence each.
 
     Of every user: files that libraries look for in the current folder are switched off. Of root besides: HOME is root's
-    own, for MPI loads libraries that settings in it name; TMPDIR is one that nobody can foresee files in; lists of
-    folders hold no relative one, and none that everybody may write in. folder: the current one.
+    own, for MPI loads libraries that settings in it name; TMPDIR is one that nobody can foresee files in; settings are
+    read, and programs and libraries taken, only from where root alone decides what there is. folder: the current one.
 
     Raises
     ------
@@ -57,50 +127,166 @@ def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Itera
 
 
 def _of_root(environ: MutableMapping[str, str]) -> Iterator[str]:
+    root = _root_here()
     home = environ.get("HOME", "")
-    if why := _why_not_own(home):
+    if why := _why_not_own(home, root):
         environ["HOME"] = pwd.getpwuid(0).pw_dir
         yield f"HOME is '{home}', {why}: root takes {environ['HOME']}"
     for name in ("TMPDIR", "TEMP", "TMP"):
         temporary = environ.get(name)
-        if temporary is not None and (why := _why_not_own(temporary, sticky=True)):
+        if temporary is not None and (why := _why_not_own(temporary, root, sticky=True)):
             del environ[name]
             yield f"{name} is '{temporary}', {why}: root takes /tmp"
+    for name in sorted(environ):
+        if any(fnmatchcase(name, pattern) for pattern in SETTINGS):
+            words = [
+                word for word in re.split("[:,]", environ[name]) if word not in (*_WORDS_OF_MCA, os.devnull)
+            ]
+            if faults := [fault for word in words if (fault := _fault(word, root, may_lack=True))]:
+                value = environ.pop(name)
+                yield f"{name} is '{value}', {faults[0].behind(value)}: root leaves that out"
+    # Whoever owns the files of Sonde decides already what root runs here: a site's account for software, for example.
+    trusted = root | {os.stat(__file__).st_uid}
     for name in LISTS:
-        if name in environ:
-            words = environ[name].split(os.pathsep)
-            fit = [word for word in words if not _why_not_in_list(word)]
-            if fit == words:
-                continue
-            if fit:
-                environ[name] = os.pathsep.join(fit)
-            else:
-                del environ[name]
-            gone = ", ".join(f"'{word}'" for word in words if word not in fit)
-            yield f"{name} holds {gone}, where others may put programs or libraries: root leaves that out"
+        value = environ.get(name, "")
+        if name not in environ or (
+            not value and name != "PATH"
+        ):  # only an empty PATH means the current folder
+            continue
+        if name == "SONDE_MPI" and value.isalpha():  # "openmpi": a flavour, and no path
+            continue
+        words = value.split(os.pathsep)
+        # libfabric: "@" before the first folder says that it comes before the built-in providers.
+        ahead = "@" if name == "FI_PROVIDER_PATH" else ""
+        found = {word: _fault(word.removeprefix(ahead), trusted, may_lack=True) for word in words}
+        fit = [word for word in words if found[word] is None]
+        if fit == words:
+            continue
+        if fit:
+            environ[name] = os.pathsep.join(fit)
+        else:
+            del environ[name]
+        gone = ", ".join(f"'{word}'" for word in words if found[word])
+        reasons = dict.fromkeys(one.sentence for word, one in found.items() if one and os.path.isabs(word))
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        yield f"{name} holds {gone}, where others may put programs or libraries{why}: root leaves that out"
 
 
-def _why_not_own(path: str, sticky: bool = False) -> str:
-    """Why root cannot be sure that it alone chose what is in a folder. sticky: one like /tmp will do."""
+def _root_here() -> set[int]:
+    """Owners whose files count as root's: 0, and in some user namespaces the number for unknown owners.
+
+    In a user namespace the machine's root may have no number. Its files, all of /usr among them, then show the number
+    for unknown owners. Other users' files do, too: the kernel does not tell them apart there. If somebody in the
+    namespace has that number, it counts as theirs.
+    """
+    try:
+        unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
+        lines = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        known = any(0 <= unknown - int(first) < int(count) for first, _, count in lines)
+    except (OSError, ValueError):
+        return {0}
+    return {0} if known else {0, unknown}
+
+
+def _why_not_own(path: str, owners: Collection[int], sticky: bool = False) -> str:
+    """The reason why root does not use a folder as its own; "" if it does. sticky: a folder like /tmp will do."""
+    if fault := _fault(path, owners, sticky=sticky):
+        return fault.behind(path)
+    return "" if os.path.isdir(path) else "which is no folder"
+
+
+def _fault(path: str, owners: Collection[int], sticky: bool = False, may_lack: bool = False) -> Fault | None:
+    """The reason why somebody other than `owners` decides what is at a path; None if nobody does.
+
+    Each folder on the way counts, and each link with the way to its target: whoever may rename one of them chooses what
+    is behind it. In a sticky folder nobody can rename what belongs to others, so such a folder is a fault only at the
+    end of the path. sticky: there neither. may_lack: it is no fault that nothing is there, if only owners can put
+    something there.
+    """
     if not os.path.isabs(path):
-        return "which is no absolute path"
+        return Fault(_as_place(path), "which is no absolute path", f"'{path}' is no absolute path")
+    way: list[tuple[str, os.stat_result]] = []
+    lacking = False
     try:
-        found = os.stat(path)
+        for step in _way(path):
+            way.append(step)
     except OSError as error:
-        return f"which cannot be looked at: {(error.strerror or str(error)).lower()}"
-    if not stat.S_ISDIR(found.st_mode):
-        return "which is no folder"
-    if found.st_uid != 0:
-        return f"which is user {found.st_uid}'s"
-    if found.st_mode & stat.S_IWOTH and not (sticky and found.st_mode & stat.S_ISVTX):
-        return "where everybody may write"
-    return ""
+        lacking = may_lack and error.errno == errno.ENOENT
+        if not lacking:
+            why = f"cannot be looked at: {(error.strerror or str(error)).lower()}"
+            return Fault(_as_place(path), f"which {why}", f"'{path}' {why}")
+    for number, (place, found) in enumerate(way, 1):
+        if found.st_uid not in owners:
+            return Fault(place, f"which is user {found.st_uid}'s", f"'{place}' is user {found.st_uid}'s")
+        if stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and (sticky or number < len(way))):
+            continue
+        if who := _who_else_writes(place, found):
+            return Fault(place, f"where {who} may write", f"{who} may write in '{place}'")
+    return None
 
 
-def _why_not_in_list(word: str) -> bool:
-    if not os.path.isabs(word):
-        return True
+def _as_place(path: str) -> str:
+    return path.rstrip("/") or path[:1]
+
+
+def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The folders and links that the kernel passes on an absolute path, in turn, and what is at its end.
+
+    OSError  the next one cannot be looked at, such as one that does not exist.
+    """
+    at, left, links = "/", path.split("/")[::-1], 0
+    yield at, os.lstat(at)
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        there = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        found = os.lstat(there)
+        yield there, found
+        if not stat.S_ISLNK(found.st_mode):
+            at = there
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = os.readlink(there)
+        left += target.split("/")[::-1]
+        at = "/" if target.startswith("/") else at
+        yield at, os.lstat(at)
+
+
+def _who_else_writes(place: str, found: os.stat_result) -> str:
+    """Names who may write in a folder besides its owner; "" if nobody may."""
+    if found.st_mode & stat.S_IWOTH:
+        return "everybody"
+    if not found.st_mode & stat.S_IWGRP:
+        return ""
+    # With an access list the group's bits limit all users and groups that the list names: acl(5).
     try:
-        return bool(os.stat(word).st_mode & stat.S_IWOTH)  # also of a sticky one: anybody may add a file
+        if "system.posix_acl_access" in os.listxattr(place):
+            return "whoever its access list names"
     except OSError:
-        return False  # not there: nothing is taken from it
+        pass  # a file system without access lists
+    return _group_of_others(found.st_gid)
+
+
+def _group_of_others(number: int) -> str:
+    """Names a group if somebody other than root is in it, or may be; "" if nobody is.
+
+    Debian gives /usr/local to the group staff, which may write there (mode 2775), and puts nobody into that group. To
+    leave /usr/local/bin out would break such machines and protect nobody, so a folder of an empty group counts as
+    root's. Once somebody is in the group, that user decides what root would run: the folder is left out, and the
+    warning names the group. Groups of people always count as others, because a directory service need not list all who
+    are in them.
+    """
+    try:
+        group = grp.getgrgid(number)
+    except KeyError:
+        return f"group {number}"
+    accounts = pwd.getpwall()
+    members = set(group.gr_mem)
+    if number != 0:  # Fedora has accounts in root's own group that run one program: halt, shutdown, sync
+        members |= {account.pw_name for account in accounts if account.pw_gid == number}
+    if number < _GROUPS_OF_PEOPLE and members <= {one.pw_name for one in accounts if one.pw_uid == 0}:
+        return ""
+    return f"the group '{group.gr_name}'"

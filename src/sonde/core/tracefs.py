@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sonde.core.processes import began
+
 INSTANCE = "sonde-"  # before the mark of the process
 OSNOISE = "-osnoise"  # after it
 WORKLOAD = "-osnoise-workload"  # the same, and OSNOISE_WORKLOAD was set before
@@ -135,9 +137,5 @@ def _one_at_a_time(tracefs: Path) -> Iterator[None]:
 
 
 def _began(process: int) -> str:
-    """When a process began, in the kernel's ticks; "" of none."""
-    try:
-        line = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return line.rpartition(")")[2].split()[19]
+    """When a process began, in the kernel's ticks; "" if there is none."""
+    return str(began(process) or "")

@@ -6,7 +6,7 @@ It outlives the job manager, which finds it by the number that stands in keeper.
 start; `begun` is there before anything is, exit.json when nothing is left of it. SIGTERM ends the job: TERM to its
 processes, and KILL when stop.json's grace_s is over. Whatever its commands leave behind is ended with them: it is in
 the job's cgroup, where there is one, and what loses its parent becomes a child of the keeper's. Standard library alone:
-it starts quickly, and is there for long.
+it starts quickly, and is there for long. core/processes.py, which it imports, keeps to that.
 
 What the job's user chose, folder and output, is opened by the job's own process: it may be a pipe that nobody reads, or
 on a file server that does not answer, and the keeper waits for neither.
@@ -26,6 +26,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
+
+if __name__ == "__main__":  # -I ignores PYTHONPATH, by which Sonde may have been found
+    sys.path.append(str(Path(__file__).resolve().parents[2]))
+from sonde.core.processes import signal_found
 
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # prctl(2): PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 _HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -246,17 +250,14 @@ class Keeper:
     def _signal(self, number: int) -> None:
         if number == signal.SIGKILL:
             end_group(self.cgroup)
-        for pid in dict.fromkeys([*self.running, *self._left()]):
-            try:
-                if pid in self.running:
-                    os.killpg(pid, number)
-                    continue
-            except ProcessLookupError:
-                pass  # it has no group of its own yet
-            except OSError:
-                continue
+        # The keeper has not waited for these children yet, so their numbers and groups are still theirs.
+        for pid in self.running:
             with suppress(OSError):
-                os.kill(pid, number)
+                try:
+                    os.killpg(pid, number)
+                except ProcessLookupError:  # it has no group of its own yet
+                    os.kill(pid, number)
+        signal_found([pid for pid in self._left() if pid not in self.running], number, self._left)
 
     def run(self) -> None:
         """Until nothing is left of the job."""

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.bus.errors import Refused
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.owned_files import write_whole
+from sonde.core.processes import began, signal_one
 from sonde.power import job_start, jobs, run_bus, run_job_account, run_jobs_bus, run_proof, run_state
 from sonde.power.config import Stack
 from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
@@ -74,16 +75,6 @@ class Settings:
 
 def boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def began(pid: int) -> int:
-    """When a process began, in ticks since boot; 0: there is none. Source: proc_pid_stat(5), starttime."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    fields = text.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def _readable(fd: int) -> bool:
@@ -184,15 +175,8 @@ def _end_orphans(folder: Path, cgroup: str = "") -> None:
             return False
 
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        if not marked(pid):
-            continue
-        with suppress(OSError):
-            held = os.pidfd_open(pid)
-            try:
-                if marked(pid):  # looked at after it is held: no other has its number now
-                    signal.pidfd_send_signal(held, signal.SIGKILL)
-            finally:
-                os.close(held)
+        if marked(pid):
+            signal_one(pid, signal.SIGKILL, lambda pid=pid: marked(pid))  # type: ignore[misc]
 
 
 class Job:

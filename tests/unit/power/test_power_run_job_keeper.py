@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
+import sys
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -39,6 +41,14 @@ def test_an_environment_larger_than_the_pipe_is_refused(pipe):
 def test_a_closed_pipe_is_told_from_one_that_is_full(pipe):
     os.close(pipe[0])
     assert run_job_keeper._write(pipe[1], "X=1\n") is None
+
+
+def test_it_starts_where_only_the_standard_library_is_installed(tmp_path):
+    """-S: without site-packages, as where PYTHONPATH alone leads to Sonde, which -I ignores."""
+    words = [sys.executable, "-I", "-S", run_job_keeper.__file__, str(tmp_path)]
+    ran = subprocess.run(words, stdin=subprocess.DEVNULL, cwd="/", capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("status", "expected"), [(255, 255), (0, 127)])

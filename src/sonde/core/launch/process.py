@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from sonde.core import processes
 from sonde.core.errors import EnvironmentFailure, SondeError
 from sonde.core.events import Event
 from sonde.core.events import parse as parse_event
@@ -45,9 +46,9 @@ _TAIL_LINES = 8
 SEE_LOG = "see the log"
 _KILL_GRACE_S = 5.0
 
-# $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the run's folder; $4: the Python that
-# removes what is noted there (remains.py), which knows whose word to take. `read` succeeds when Sonde says that it is
-# through, and meets end of file when Sonde has died.
+# $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the run's folder; $4: the Python that ends
+# what is left, by pidfds, which a shell does not have, and removes what is noted there (remains.py). `read` succeeds
+# when Sonde says that it is through, and meets end of file when Sonde has died.
 _GUARD = """
 left() { grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3; }
 read word && exit
@@ -55,19 +56,15 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
   sleep "$2"
   [ -n "$(left "$1")" ] || break
 done
-for turn in 1 2 3 4 5 6 7 8 9 10; do
-  pids=$(left "$1")
-  [ -n "$pids" ] || break
-  kill -KILL $pids
-  sleep 0.1
-done
-[ -f "$5" ] || exit
-exec "$4" -P -c "$6" "$3"
+[ -n "$(left "$1")" ] || [ -f "$5" ] || exit
+exec "$4" -P -c "$6" "$3" "${1#*=}"
 """
 _CLEAR = """
-import sys
+import signal, sys
 from pathlib import Path
+from sonde.core.launch.process import sweep
 from sonde.core.launch.remains import clear
+sweep(sys.argv[2], (signal.SIGKILL,))
 clear(Path(sys.argv[1]))
 """
 
@@ -411,30 +408,14 @@ def signal_marked(pid: int, mark: str, number: int) -> None:
     """Sends a signal to a process that carries this run's mark: not to another that has its number by now, nor
     to one that is gone or another user's.
 
-    Where there are no pidfds (Linux before 5.3) it may still go after it was looked at.
     """
-    held = -1
-    try:
-        if hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
-            with suppress(OSError):
-                held = os.pidfd_open(pid)
-        if not _carries(pid, mark):  # looked at after it is held: what is held is then what was looked at
-            return
-        if held >= 0:
-            signal.pidfd_send_signal(held, number)
-        else:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        if held >= 0:
-            os.close(held)
+    processes.signal_one(pid, number, lambda: _carries(pid, mark))
 
 
-def sweep(mark: str) -> None:
+def sweep(mark: str, numbers: Sequence[int] = (signal.SIGTERM, signal.SIGKILL)) -> None:
     """Ends every process of this machine that carries this run's mark; it has a second to tidy up first."""
     asked: set[int] = set()
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in numbers:
         for _ in range(50):
             left = marked(mark)
             if not left:
