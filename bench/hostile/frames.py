@@ -9,8 +9,8 @@ from bench.rows import Row, row
 
 FRAMES = 1_000_000
 STRANGERS = 2
-ROUND_S = 4.0
-MOST_S = 240.0
+QUIET_S, BUSY_S = 1.0, 8.0
+MOST_S = 480.0
 GROWTH_MIB = 16
 
 
@@ -20,20 +20,20 @@ def rows() -> list[Row]:
     busy: list[float] = []
     failed: list[str] = []
     with served() as server:
-        owner(server, ROUND_S)  # memory that it takes to serve anybody
+        owner(server, QUIET_S)  # memory that it takes to serve anybody
         first_kib = most_kib = server.rss_kib()
         began = time.monotonic()
         seen, connections, seed = 0, 0, 0
         before = server.counted("frames", "bad_frames")
         own = 0
         while seen < FRAMES and time.monotonic() - began < MOST_S and server.rss_kib():
-            calm = owner(server, ROUND_S)
+            calm = owner(server, QUIET_S)
             quiet += calm["times"]
             strangers = [start("stranger", server.address, "frames", seed + k) for k in range(STRANGERS)]
             seed += STRANGERS
             for one in strangers:
                 said(one)  # under way
-            beset = owner(server, ROUND_S)
+            beset = owner(server, BUSY_S)
             most_kib = max(most_kib, server.rss_kib())
             for one in strangers:
                 out, _ = one.communicate("")

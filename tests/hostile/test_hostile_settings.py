@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 
 from sonde.core import surroundings
 from sonde.core.errors import EnvironmentFailure
+from sonde.core.launch import session
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.root, pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv")]
@@ -196,7 +198,7 @@ class TestOfTheEnvironment:
             "--rule",
             "fixed:10",
             "--budget",
-            "4s",
+            "60s",
             "-o",
             "/dev/null/a.nc",
         )
@@ -423,6 +425,48 @@ class TestOfTheEnvironment:
         (folder / "ucx.conf").chmod(0o666)
         with pytest.raises(EnvironmentFailure, match="settings"):
             list(surroundings.make_safe({"HOME": "/root"}, folder))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an attack on root needs root")
+class TestTheCurrentFolder:
+    """Another user's, who puts a library's settings there only when a command has looked for them already."""
+
+    @pytest.fixture
+    def stands_with_eve(self, tmp_path, monkeypatch):
+        place = tmp_path / "eve"
+        place.mkdir()
+        os.chown(place, USER, -1)
+        monkeypatch.chdir(place)
+        list(surroundings.make_safe({"HOME": "/root"}))
+        return place
+
+    def test_ranks_start_elsewhere(self, stands_with_eve, tmp_path):
+        class Quiet:
+            room, poll_s, heard, interrupted, process = "net", 0.05, 0.0, False, None
+            progress = nullcontext()
+
+            def take(self, event):
+                pass
+
+        run_dir = tmp_path / "run"
+        run_dir.mkdir()
+        session.listen(["/bin/sh", "-c", "pwd >&2"], run_dir, Quiet(), 0, 60)
+        assert (run_dir / "log").read_text() == "/\n"
+
+    def test_matplotlib_is_imported_elsewhere(self, stands_with_eve):
+        (stands_with_eve / "matplotlibrc").write_text("figure.dpi: 7\n")
+        text = (
+            "import os\nfrom sonde.report import render_static\n"
+            "print(render_static._matplotlib().rcParams['figure.dpi'], os.getcwd())"
+        )
+        ran = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, timeout=120)
+        assert ran.stdout == f"100.0 {stands_with_eve}\n", ran.stderr
+
+    def test_a_folder_of_root_s_own_is_stood_in(self, tmp_path, monkeypatch):
+        monkeypatch.chdir("/root")
+        assert surroundings.place_of_ranks() is None
+        with surroundings.standing_safely():
+            assert os.getcwd() == "/root"
 
 
 # ---- the list ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pwd
 import re
 import stat
 from collections.abc import Collection, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -124,6 +125,29 @@ def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Itera
             )
     if own == 0:
         yield from _of_root(environ)
+
+
+def place_of_ranks() -> Path | None:
+    """Where Sonde's own programs start: None for the current folder, "/" for root if somebody else decides what is in
+    that. They take absolute paths, and libraries in them look for files where they stand, then and not before.
+    """
+    return Path("/") if os.geteuid() == 0 and _fault(os.getcwd(), _root_here()) else None
+
+
+@contextmanager
+def standing_safely() -> Iterator[None]:
+    """Stands in "/" meanwhile if `place_of_ranks` says so: to import what looks for settings where it stands."""
+    place = place_of_ranks()
+    if place is None:
+        yield
+        return
+    back = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.chdir(place)
+        yield
+    finally:
+        os.fchdir(back)
+        os.close(back)
 
 
 def _of_root(environ: MutableMapping[str, str]) -> Iterator[str]:

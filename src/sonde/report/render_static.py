@@ -14,6 +14,7 @@ import numpy as np
 
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.core.figure import Figure, Kind
+from sonde.core.surroundings import standing_safely
 from sonde.report import page, palette, prepare, scale
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def draw(figure: Figure) -> Sheet:
 
 def _matplotlib() -> Any:
     try:
-        import matplotlib
+        with standing_safely():
+            import matplotlib
     except ImportError as error:
         raise EnvironmentFailure(
             "report.no_matplotlib",

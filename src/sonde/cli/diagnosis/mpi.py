@@ -14,6 +14,7 @@ from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, chec
 from sonde.core import distribution, launch
 from sonde.core.launch.mpirun import FLAVOURS, Mpi, Mpirun, candidates
 from sonde.core.launch.process import ProbeProcess
+from sonde.core.surroundings import place_of_ranks
 
 HELLO_S = 30.0
 PROBE = "sonde-net"
@@ -81,7 +82,7 @@ def say_hello(mpi: Mpi, probe: Path) -> str:
     heard: list[Mapping[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder:
         command = Mpirun(found=mpi).command([str(probe), "--hello"], [], 2, {})
-        with ProbeProcess(command, Path(folder), heard.append) as run:
+        with ProbeProcess(command, Path(folder), heard.append, cwd=place_of_ranks()) as run:
             ending = run.wait(HELLO_S)
     if ending.error:
         return ending.error.what

@@ -107,6 +107,7 @@ class ProbeProcess:
     grace_s    how long `stop` waits for the probe to finish by itself; then SIGTERM, and as long again:
                SIGKILL.
     room       prefix of error codes ("net.rank_died").
+    cwd        the folder to start in; None: the current one.
     poll_s     how often `wait` looks up while nothing is said. Each look costs some 50 µs of a core: a program
                that measures what disturbs cores is better looked at less often.
 
@@ -125,6 +126,7 @@ class ProbeProcess:
         on_event: Callable[[Event], None],
         *,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         grace_s: float = 10.0,
         room: str = "net",
         poll_s: float = 0.2,
@@ -136,6 +138,7 @@ class ProbeProcess:
         self._env = {**os.environ, **(env or {})}
         self._mark = uuid.uuid4().hex
         self._env[MARK] = self._mark
+        self._cwd = cwd
         self._grace_s = grace_s
         self._room = room
         self._poll_s = poll_s
@@ -189,6 +192,7 @@ class ProbeProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._log_file,
                 env=self._env,
+                cwd=self._cwd,
                 start_new_session=True,
                 preexec_fn=die_with_parent(os.getpid()),
             )

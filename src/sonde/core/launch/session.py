@@ -28,6 +28,7 @@ from sonde.core.events import Event, Progress
 from sonde.core.interrupt import PutOff, put_off, signals
 from sonde.core.launch.process import Ending, ProbeProcess, with_tail, without_log
 from sonde.core.launch.start import Start, mpi_environment, transport
+from sonde.core.surroundings import place_of_ranks
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,9 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
     time_s: how long it means to measure; 0: no limit. timeout_s: how long it may be silent, and how much
     longer than `time_s` it may take.
     """
-    process = ProbeProcess(line, run_dir, listener.take, room=listener.room, poll_s=listener.poll_s)
+    process = ProbeProcess(
+        line, run_dir, listener.take, cwd=place_of_ranks(), room=listener.room, poll_s=listener.poll_s
+    )
     over = threading.Event()
 
     def watch() -> None:
