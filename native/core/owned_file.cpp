@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <utility>
+#include <vector>
 
 #include "core/text.hpp"
 
@@ -127,6 +131,79 @@ Result<void> write_whole(const std::string& path, std::string_view text, unsigne
   ::unlink(part.c_str());
   errno = wrong;
   return write_error(path, wrong);
+}
+
+namespace {
+
+/// Root of the machine: where a user namespace begins at another user, root there has that user's rights alone.
+bool is_root() {
+  if (::geteuid() != 0) return false;
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t inside = 0, outside = 0;
+  return !(map >> inside >> outside) || outside == 0;
+}
+
+/// Why another user decides what is in a folder, or where a link leads.
+std::string fault_of(const std::string& place, const struct stat& found) {
+  if (found.st_uid != 0) return "'" + place + "' on the way to it belongs to user " + std::to_string(found.st_uid);
+  // In a sticky folder nobody renames what is another's.
+  if (S_ISLNK(found.st_mode) || found.st_mode & S_ISVTX) return "";
+  if (found.st_mode & S_IWOTH) return "everybody may write in '" + place + "' on the way to it";
+  if (found.st_mode & S_IWGRP && found.st_gid != 0)
+    return "the group " + std::to_string(found.st_gid) + " may write in '" + place + "' on the way to it";
+  return "";
+}
+
+/// The parts of a path behind those that are still to be passed, the next one last.
+void add_parts(std::vector<std::string>& left, std::string_view path) {
+  for (std::size_t end = path.size(); end != std::string_view::npos && end > 0;) {
+    const std::size_t slash = path.rfind('/', end - 1);
+    const std::size_t from = slash == std::string_view::npos ? 0 : slash + 1;
+    left.emplace_back(path.substr(from, end - from));
+    end = slash;
+  }
+}
+
+}  // namespace
+
+std::string who_else_decides(const std::string& path) {
+  if (!is_root()) return "";
+  constexpr int most_links = 40;  // the kernel's, path_resolution(7)
+  std::string at;                 // "" is "/"
+  std::vector<std::string> left;
+  add_parts(left, path);
+  if (!path.starts_with('/')) {
+    char here[PATH_MAX];
+    if (!::getcwd(here, sizeof here)) return std::string("the current folder: ") + std::strerror(errno);
+    add_parts(left, here);
+  }
+  int links = 0;
+  for (;;) {
+    struct stat folder;
+    if (::lstat(at.empty() ? "/" : at.c_str(), &folder) != 0) return "";  // whoever opens it finds the same
+    while (!left.empty() && (left.back().empty() || left.back() == ".")) left.pop_back();
+    if (left.empty()) return "";
+    if (std::string why = fault_of(at.empty() ? "/" : at, folder); !why.empty()) return why;
+    const std::string name = std::move(left.back());
+    left.pop_back();
+    if (name == "..") {
+      at.resize(at.empty() ? 0 : at.rfind('/'));
+      continue;
+    }
+    const std::string there = at + '/' + name;
+    struct stat found;
+    if (::lstat(there.c_str(), &found) != 0) return "";
+    if (!S_ISLNK(found.st_mode)) {
+      at = there;
+      continue;
+    }
+    if (std::string why = fault_of(there, found); !why.empty()) return why;
+    char target[PATH_MAX];
+    const ssize_t n = ++links > most_links ? -1 : ::readlink(there.c_str(), target, sizeof target);
+    if (n <= 0) return "";
+    add_parts(left, {target, static_cast<std::size_t>(n)});
+    if (target[0] == '/') at.clear();
+  }
 }
 
 }  // namespace sonde

@@ -33,6 +33,11 @@ Result<int> make_part(const std::string& path, std::string& part, unsigned mode 
 /// errno, and nothing has changed then.
 Result<void> write_whole(const std::string& path, std::string_view text, unsigned mode = 0644, bool sync = false);
 
+/// The reason why somebody else than root decides what is at a path, for a process that is root: a folder or a link on
+/// the way, links followed, that another user owns or may write in. Empty: nobody does, or this process is not root, or
+/// is root of a user namespace alone. What is at the end is not judged, nor need it be there.
+std::string who_else_decides(const std::string& path);
+
 /// core.disk_full or core.cannot_write, for an error number of writing `path`.
 Error write_error(const std::string& path, int number);
 

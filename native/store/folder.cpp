@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/owned_file.hpp"
+
 namespace sonde::store {
 
 namespace {
@@ -83,6 +85,9 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (path.empty())
     return Error{"store.bad_setting", "the setting 'path' is missing",
                  "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
+  // Backends open what is in it by its path: nobody else may change where that leads.
+  if (const std::string why = who_else_decides(path); !why.empty())
+    return cannot_open(path, why, "root keeps a store where root alone decides what is there, as in /var/lib");
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return cannot_open(
         path, errno_text(errno),

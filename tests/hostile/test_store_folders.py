@@ -46,10 +46,9 @@ def laid_out(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("role", "kind"), KINDS)
-def test_a_folder_that_a_stranger_made_first_is_refused_and_left_as_it_was(
-    role: str, kind: str, stranger: Path
-):
-    folder = stranger / "store"
+def test_a_folder_that_a_stranger_made_first_is_refused_and_left_as_it_was(role: str, kind: str, place: Path):
+    place.chmod(0o1777)
+    folder = place / "store"
     as_user(STRANGER, lambda: laid_out(folder, kind))
     before = sorted(path.name for path in folder.iterdir())
     assert f"belongs to user {STRANGER}" in str(refusal(role, folder))
@@ -71,12 +70,33 @@ def test_a_folder_that_others_may_write_into_is_refused(mode: int, place: Path):
         client.write("s", "o", b"v")
 
 
-def test_a_link_of_a_stranger_is_not_followed(stranger: Path, place: Path):
+@pytest.mark.parametrize(("role", "kind"), KINDS)
+def test_a_folder_in_a_stranger_s_is_not_even_made(role: str, kind: str, stranger: Path, place: Path):
     own = place / "own"
     own.mkdir(mode=0o700)
-    link = stranger / "link"
+    as_user(STRANGER, lambda: (stranger / "link").symlink_to(own))
+    for path in (stranger / "store", stranger / "link" / "store", place / "own" / ".." / "stranger" / "x"):
+        assert f"on the way to it belongs to user {STRANGER}" in str(refusal(role, path))
+    assert list(own.iterdir()) == []
+    assert [path.name for path in stranger.iterdir()] == ["link"]
+
+
+def test_a_folder_in_one_that_others_may_write_into_is_not_made(place: Path):
+    place.chmod(0o777)
+    assert "everybody may write in" in str(refusal("data", place / "store"))
+    place.chmod(0o770)
+    os.chown(place, 0, STRANGER)
+    assert f"the group {STRANGER} may write in" in str(refusal("data", place / "store"))
+    assert list(place.iterdir()) == []
+
+
+def test_a_link_of_a_stranger_is_not_followed(place: Path):
+    own = place / "own"
+    own.mkdir(mode=0o700)
+    place.chmod(0o1777)
+    link = place / "link"
     as_user(STRANGER, lambda: link.symlink_to(own))
-    assert f"link of user {STRANGER}" in str(refusal("data", link))
+    assert f"/link' on the way to it belongs to user {STRANGER}" in str(refusal("data", link))
     assert list(own.iterdir()) == []
     mine = place / "mine"
     mine.symlink_to(own)
