@@ -26,6 +26,7 @@ PROVIDED = {
     "atomic": """atomic atomic_flag atomic_ref atomic_signal_fence atomic_thread_fence memory_order memory_order_acq_rel
         memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst""",
     "bit": "bit_cast bit_ceil bit_floor bit_width countl_zero countr_zero endian has_single_bit popcount rotl rotr",
+    "bitset": "bitset",
     "cctype": "isalnum isalpha isdigit islower isprint ispunct isspace isupper isxdigit tolower toupper",
     "charconv": "chars_format errc from_chars from_chars_result to_chars to_chars_result",
     "chrono": "chrono",
