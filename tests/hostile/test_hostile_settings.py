@@ -388,6 +388,7 @@ class TestOfTheEnvironment:
         assert len(list(surroundings.make_safe(environ, Path("/")))) == (not safe)
         assert (name in environ) == safe
 
+    @pytest.mark.hardware("a kernel that makes user namespaces, which none does in a chroot")
     def test_root_of_a_user_namespace_keeps_the_machine_s_own_folders(self, folder):
         """There all files of the machine's root are shown as nobody's."""
         os.chown(folder, USER, USER)
@@ -411,6 +412,22 @@ class TestOfTheEnvironment:
         if ran.returncode == 77:
             pytest.skip("no user namespaces here")
         assert ran.stdout == "0 []\n", ran.stderr
+
+    @pytest.mark.parametrize(
+        ("mapped", "owners"),
+        [
+            ("0 0 4294967295", {0}),
+            ("0 1000 1", {0, 65534}),
+            ("0 1000 1\n1 100000 65536", {0}),
+            ("0 1000 1\n1 100000 65533", {0, 65534}),
+            ("nonsense", {0}),
+        ],
+    )
+    def test_whose_files_count_as_root_s(self, tmp_path, monkeypatch, mapped, owners):
+        (tmp_path / "overflowuid").write_text("65534\n")
+        (tmp_path / "uid_map").write_text(mapped + "\n")
+        monkeypatch.setattr(surroundings, "Path", lambda path: tmp_path / os.path.basename(path))
+        assert surroundings._root_here() == owners
 
     def test_who_is_not_root_keeps_what_is_chosen(self, folder, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: USER)

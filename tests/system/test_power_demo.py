@@ -42,8 +42,12 @@ def daemons_in(folder: Path) -> list[int]:
 
 
 def test_the_budget_is_held_though_its_manager_is_killed(sonde):
-    told = sonde("power", "demo", "--budget", "11s", "-o", "d.nc", "--json").expect(0).json
-    assert told["violations"] == 0
+    for budget in ("11s", "60s"):  # on a busy machine the standby may not lead before the shorter one ends
+        told = sonde("power", "demo", "--budget", budget, "-o", "d.nc", "--json").expect(0).json
+        assert told["violations"] == 0
+        if told["failover_s"] is not None:
+            break
+        (sonde.cwd / "d.nc").unlink()
     assert told["budget_w"] == 1000
     assert 600 <= told["max_sum_caps_w"] <= 1000 * (1 + 1e-6)
     assert told["failover_s"] > 0  # the standby led
