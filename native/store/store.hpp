@@ -60,6 +60,9 @@ struct Config {
   /// Of auth token, and for auth user where the server is another user's: a file of 16 bytes or more that only its
   /// owner may read.
   std::string token_file;
+  /// All in TLS 1.3, by a key derived from the secret: nobody between reads or changes it. Not with munge or none,
+  /// which have no secret; data that goes over another transport than tcp is not in it. The server must offer it.
+  bool tls = false;
   bool checksum = true;  ///< CRC32C of all data, not only of headers and tables
   double connect_timeout_s = 15;
   double timeout_s = 30;       ///< of a batch; 0: no limit

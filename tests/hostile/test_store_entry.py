@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import socket
-import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import pytest
 pytest.importorskip("sonde._store", reason="the store is not built")
 
 from other_users import STRANGER, as_user, place, stranger
+from relays import Relay, pass_on, port_of, to
 from sonde._store import auth_methods
 
 from sonde.core.errors import SondeError
@@ -33,10 +33,6 @@ __all__ = ["place", "stranger"]
 NONCE = "0123456789abcdef" * 4
 CLONE_NEWNET = 0x40000000
 Methods = dict[str, tuple[list[str], dict[str, Any]]]
-
-
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
 
 
 def refusal(address: str, **options: Any) -> str:
@@ -148,50 +144,6 @@ def test_a_key_that_others_may_know_is_refused_by_server_and_client(home: Path, 
 # ---- between a client and its server
 
 
-class Relay:
-    """Listens on a port of its own, and passes on to the server whatever comes, and the server's words back."""
-
-    def __init__(self, server: Callable[[], socket.socket], port: int = 0) -> None:
-        self._server = server
-        self.said: list[bytes] = []  # by the server
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.address = "127.0.0.1:" + str(self._listener.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = self._server()
-                for source, sink, kept in ((client, server, None), (server, client, self.said)):
-                    threading.Thread(target=self._pass_on, args=(source, sink, kept), daemon=True).start()
-
-    @staticmethod
-    def _pass_on(source: socket.socket, sink: socket.socket, kept: list[bytes] | None) -> None:
-        with suppress(OSError):
-            while piece := source.recv(65536):
-                if kept is not None:
-                    kept.append(piece)
-                sink.sendall(piece)
-            sink.shutdown(socket.SHUT_WR)
-
-    def kinds(self) -> list[int]:
-        """Of the frames that the server sent."""
-        stream, kinds = b"".join(self.said), []
-        while len(stream) >= 64:
-            table, data = struct.unpack_from("<II", stream, 20)
-            kinds.append(stream[5])
-            stream = stream[64 + table + data :]
-        return kinds
-
-    def end(self) -> None:
-        self._listener.close()
-
-
-def to(address: str) -> Callable[[], socket.socket]:
-    return lambda: socket.create_connection(("127.0.0.1", port_of(address)))
-
-
 @pytest.fixture
 def methods(home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Methods:
     """By method: words of the server, options of the client."""
@@ -255,9 +207,9 @@ def test_a_proof_for_the_same_loopback_address_of_another_machine_gets_nobody_in
         def passed_on() -> None:
             peer, _ = listener.accept()
             real = to(server.address)()
-            back = threading.Thread(target=Relay._pass_on, args=(real, peer, None), daemon=True)
+            back = threading.Thread(target=pass_on, args=(real, peer), daemon=True)
             back.start()
-            Relay._pass_on(peer, real, None)
+            pass_on(peer, real)
 
         threading.Thread(target=passed_on, daemon=True).start()
 

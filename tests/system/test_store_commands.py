@@ -490,6 +490,26 @@ def test_a_token_lets_in_who_has_it(sonde):
     assert "sonde store token nofile" in sonde(*serve).expect(3).said
 
 
+def test_tls_is_for_those_who_ask_or_for_all(sonde):
+    (sonde.cwd / "f").write_text("1")
+    with serving(sonde, "--memory", "--tls", "require") as running:
+        server = ("--server", running.address)
+        sonde("store", "put", "kv:s/k", "f", *server, "--tls").expect(0)
+        assert sonde("store", "get", "kv:s/k", *server, SONDE_STORE_TLS="1").expect(0).out == "1"
+        assert "TLS 1.3" in sonde("store", "status", *server, "--tls", "--json").expect(0).out
+        plain = sonde("store", "get", "kv:s/k", *server).expect(3).said
+        assert "talks TLS alone (give --tls" in plain
+        named = sonde("store", "get", "kv:s/k", *server, "--tls", "--auth", "none").expect(2).said
+        assert "--auth user or token" in named
+    with serving(sonde, "--memory") as running:
+        server = ("--server", running.address)
+        without = sonde("store", "put", "kv:s/k", "f", *server, "--tls").expect(3).said
+        assert "does not talk TLS" in without
+        assert "--tls offer" in without
+    none = sonde("store", "serve", "--memory", "--auth", "none", "--tls", "offer").expect(2).said
+    assert "use --auth user or token" in none
+
+
 def test_munge_lets_in_its_own_user(sonde, munge):
     from sonde._store import auth_methods
 

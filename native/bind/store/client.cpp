@@ -31,6 +31,7 @@ Config config_of(const nb::dict& options) {
   take(options, "transport", c.transport);
   take(options, "auth", c.auth);
   take(options, "token_file", c.token_file);
+  take(options, "tls", c.tls);
   take(options, "checksum", c.checksum);
   take(options, "connect_timeout_s", c.connect_timeout_s);
   take(options, "timeout_s", c.timeout_s);
@@ -158,7 +159,7 @@ void bind_client(nb::module_& m) {
             nb::list out;
             for (const ServerInfo& info : taken(away([&] { return client->status(); }))) {
               nb::list roles;
-              for (const Role role : info.roles) roles.append(nb::str(name_of(role).data()));
+              for (const Role role : info.roles) roles.append(nb::str(name_of(role).data(), name_of(role).size()));
               nb::dict one;
               one["address"] = info.address;
               one["roles"] = roles;

@@ -37,6 +37,19 @@ constexpr std::size_t greeting_frame_bytes = 16u << 10, words_max = 400;
 constexpr const char* before_proof[] = {"store.bad_frame", "store.denied",      "store.no_munge",
                                         "store.timed_out", "store.unavailable", "store.version"};
 
+Result<std::string> secret_of(const Config& config) {
+  return config.token_file.empty() ? auth::user_key(false) : auth::read_token(config.token_file, false);
+}
+
+Result<std::unique_ptr<Tls>> tls_of(const Config& config) {
+  if (config.auth == "none" || config.auth == "munge")
+    return Error{"store.usage", "TLS takes its key from a secret, and there is none with --auth " + config.auth,
+                 "use --auth user or token, or leave --tls out"};
+  const auto secret = secret_of(config);
+  if (!secret) return secret.error();
+  return Tls::make(Tls::Side::client, *secret);
+}
+
 bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
 
 }  // namespace
@@ -61,6 +74,11 @@ Result<std::unique_ptr<Connection>> Connection::open_once(const Address& address
   connection->tcp_ = std::make_unique<TcpLink>(*fd, config.link, *connection);
   connection->link_ = connection->tcp_.get();
   connection->stop_ = config.stop;
+  if (config.tls) {
+    auto tls = tls_of(config);
+    if (!tls) return tls.error();
+    connection->tcp_->secure(std::move(*tls));
+  }
   if (auto ok = connection->greet(address, config, deadline); !ok) {
     again = connection->again_;
     return ok.error();
@@ -88,7 +106,7 @@ Error Connection::named(Error error) const {
 
 Error Connection::said(Bytes words) const {
   Error error = last_words(words);
-  if (proven_) return named(error);
+  if (proven_ || tcp_->secured()) return named(error);  // by TLS it has shown that it knows the secret
   // Anybody may listen there: the words are shown as somebody's, and choose neither the kind of the error nor what to
   // type next.
   const auto known = std::find(std::begin(before_proof), std::end(before_proof), error.code);
@@ -176,7 +194,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     if (method == "token" && config.token_file.empty())
       return Error{"store.denied", "the server at " + address.text() + " asks for a token",
                    "give the file that it was started with: --token-file FILE"};
-    auto read = config.token_file.empty() ? auth::user_key(false) : auth::read_token(config.token_file, false);
+    auto read = secret_of(config);
     if (!read) return read.error();
     token = *read;
     proof.emplace_back("proof", auth::token_proof(token, shake, "client"));

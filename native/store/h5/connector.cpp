@@ -146,6 +146,8 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
       config.auth = value;
     } else if (name == "token") {
       config.token_file = value;
+    } else if (name == "tls" && (value == "yes" || value == "no")) {
+      config.tls = value == "yes";
     } else if (name == "timeout") {
       config.timeout_s = seconds(name, value);
     } else if (name == "connect_timeout") {

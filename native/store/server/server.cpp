@@ -89,6 +89,11 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
                    "give the address that clients reach, such as 10.0.0.17:5440 or [fd00::17]:5440"};
     name = (*known).text();
   }
+  if (c.tls != "off" && c.tls != "offer" && c.tls != "require")
+    return Error{"store.usage", "--tls '" + c.tls + "' is not known", "use off, offer or require"};
+  if (c.tls != "off" && c.auth != "user" && c.auth != "token")
+    return Error{"store.usage", "TLS takes its key from a secret, and there is none with --auth " + c.auth,
+                 "use --auth user or token, or leave --tls out"};
   if (c.auth == "user") {
     auto key = auth::user_key(true);
     if (!key) return key.error();

@@ -28,6 +28,8 @@ struct ServerConfig {
   std::vector<BackendSpec> backends;      ///< one a role at most; the roles are those that have one
   std::string auth = "user";              ///< auth.hpp: "user", "token", "munge"; "none" (loopback only)
   std::string token_file;                 ///< of auth token
+  /// "off", "offer": to clients who ask for it; "require". Of auth user and token.
+  std::string tls = "off";
   /// "HOST:PORT" with a numeric host, beside the listening addresses: what clients reach the server by where something
   /// forwards to it, such as a tunnel. Whoever holds such an address can pass on what clients prove, and so gets in.
   std::vector<std::string> known_as;

@@ -88,6 +88,7 @@ Session::Session(Reactor& reactor, int fd, std::uint64_t place)
     : reactor_(reactor), server_(reactor.server()), since_ns_(now_ns()), place_(place), share_(server_.budget()) {
   tcp_ = std::make_unique<TcpLink>(fd, server_.config().link, *this);  // takes the socket: nothing may throw from here
   tcp_->limit_frames(entry_frame_bytes);
+  if (const std::string& tls = server_.config().tls; tls != "off") tcp_->offer_tls(server_.token(), tls == "require");
   link_ = tcp_.get();
   ++server_.metrics().connections;
   ++server_.metrics().connections_ever;

@@ -43,6 +43,8 @@ options
   --auth HOW              who may connect: user (whoever started it, by a key in the home folder), token, munge,
                           none (on loopback only: every user of this machine) (user)
   --token-file FILE       the shared secret of --auth token
+  --tls HOW               off, offer (to clients who ask for it), require: all in TLS 1.3 by the secret of user or token
+                          (off)
   --known-as HOST:PORT    the address that clients reach, where something forwards to this server; may be repeated
   --user UID              munge: let this user in too; may be repeated
   --transports NAME,…     that clients may ask for (all on loopback; tcp alone where others reach the address)
@@ -167,6 +169,9 @@ int main(int argc, char** argv) {
     } else if (name == "--token-file") {
       if (!need()) return missing();
       config.token_file = value;
+    } else if (name == "--tls") {
+      if (!need()) return missing();
+      config.tls = value;
     } else if (name == "--module") {
       if (!need()) return missing();
       if (auto module = load_module(std::string(value)); !module) return fail(module.error());

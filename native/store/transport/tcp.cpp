@@ -14,6 +14,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 
@@ -31,6 +35,7 @@ constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has wo
 /// Received, or spent on what was received, before progress() comes back: its thread has others to serve.
 constexpr std::size_t turn_bytes = 1u << 20;
 constexpr std::int64_t turn_ns = 500'000;
+constexpr std::size_t record_bytes = 16u << 10;  // of TLS, at most: RFC 8446, section 5.1
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -228,6 +233,7 @@ TcpLink::~TcpLink() {
 LinkInfo TcpLink::info() const {
   std::string detail = options_.nodelay ? "nodelay" : "no nodelay";
   if (options_.cork) detail += ", cork";
+  if (tls_) detail += ", TLS 1.3";
   if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
   return {"tcp", "", detail};
 }
@@ -268,10 +274,11 @@ void TcpLink::send(Outgoing frame) {
 }
 
 void TcpLink::flush() {
-  if (!out_.empty()) push();
+  if (!out_.empty() || cipher_left()) push();
 }
 
 void TcpLink::push() {
+  if (tls_) return push_secured();
   while (!out_.empty() && open()) {
     if (options_.cork) set_option(fd_, IPPROTO_TCP, TCP_CORK, 1);
     iovec pieces[256];
@@ -326,6 +333,138 @@ void TcpLink::push() {
   }
 }
 
+void TcpLink::secure(std::unique_ptr<Tls> tls) {
+  tls_ = std::move(tls);
+  push_secured();  // a client speaks first
+}
+
+void TcpLink::offer_tls(std::string secret, bool only) {
+  offer_ = std::move(secret);
+  offer_only_ = only;
+}
+
+bool TcpLink::settle_tls() {
+  const std::string secret = std::exchange(offer_, std::nullopt).value_or("");
+  if (end_ == begin_) return true;
+  if (!Tls::begins_with(in_[begin_])) {
+    if (!offer_only_) return true;
+    const Error plain{"store.denied", "this server talks TLS alone", "give --tls (SONDE_STORE_TLS=1)"};
+    send(plain_frame(wire::Kind::goodbye,
+                     bytes_of(wire::encode_text({{"code", plain.code}, {"what", plain.what}, {"hint", plain.hint}}))));
+    flush();
+    fail(plain);
+    return false;
+  }
+  auto tls = Tls::make(Tls::Side::server, secret);
+  if (!tls) {
+    fail(tls.error());
+    return false;
+  }
+  tls_ = std::move(*tls);
+  tls_->put(Bytes(in_.get() + begin_, end_ - begin_));
+  begin_ = end_ = 0;
+  more_ = true;
+  return true;
+}
+
+/// Hands the network what it takes of what TLS has for it. Whether it took all.
+bool TcpLink::send_cipher() {
+  for (Bytes cipher; open() && !(cipher = tls_->cipher()).empty();) {
+    const ssize_t sent = ::send(fd_, cipher.data(), cipher.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) fail(lost("sending", errno));
+      full_ = true;
+      return false;
+    }
+    bytes_out_ += static_cast<std::uint64_t>(sent);
+    tls_->took(static_cast<std::size_t>(sent));
+  }
+  full_ = false;
+  return open();
+}
+
+void TcpLink::push_secured() {
+  if (!open() || !send_cipher()) return;
+  const auto over = tls_->shake();
+  if (!over) return fail(over.error());
+  shaken_ = *over;
+  if (!send_cipher() || !shaken_) return;
+  // Small pieces share a record.
+  std::vector<std::byte> record;
+  const auto write = [&](Bytes piece) -> Result<void> {
+    if (record.size() + piece.size() < record_bytes) {
+      record.insert(record.end(), piece.begin(), piece.end());
+      return {};
+    }
+    if (auto ok = tls_->write(record); !ok) return ok;
+    record.clear();
+    if (piece.size() < record_bytes) record.assign(piece.begin(), piece.end());
+    else return tls_->write(piece);
+    return {};
+  };
+  while (!out_.empty()) {
+    for (std::size_t bytes = 0; !out_.empty() && bytes < eager_bytes; out_.pop_front()) {
+      const Out& out = out_.front();
+      bytes += out.bytes;
+      out_bytes_ -= out.bytes;
+      auto ok = write(out.frame.head);
+      for (const Segment& s : out.frame.segments)
+        if (ok) ok = write(s);
+      if (!ok) return fail(ok.error());
+    }
+    if (auto ok = tls_->write(record); !ok) return fail(ok.error());
+    record.clear();
+    if (!send_cipher()) return;
+  }
+}
+
+ssize_t TcpLink::receive(iovec* places, std::size_t count, int flags) {
+  if (tls_) return receive_secured(places, count, flags);
+  msghdr message{};
+  message.msg_iov = places;
+  message.msg_iovlen = count;
+  return ::recvmsg(fd_, &message, flags);
+}
+
+ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
+  std::size_t got = 0, filled = 0;  // of all; of the first place
+  more_ = false;
+  while (count) {
+    const std::size_t left = places->iov_len - filled;
+    if (left == 0) {
+      ++places, --count, filled = 0;
+      continue;
+    }
+    const auto n = tls_->read(static_cast<std::byte*>(places->iov_base) + filled, left);
+    if (!n) {
+      send_cipher();  // an alert, which tells the peer why
+      fail(n.error());
+      return got ? static_cast<ssize_t>(got) : -1;
+    }
+    // What waited for the end of the handshake goes as soon as that came: nobody wakes this side for it.
+    if (!shaken_) push_secured();
+    else send_cipher();
+    if (!open()) return got ? static_cast<ssize_t>(got) : -1;
+    if (*n < 0) return static_cast<ssize_t>(got);
+    if (*n > 0) {
+      got += static_cast<std::size_t>(*n);
+      filled += static_cast<std::size_t>(*n);
+      continue;
+    }
+    std::byte cipher[32u << 10];
+    const ssize_t came = ::recv(fd_, cipher, sizeof cipher, got ? flags | MSG_DONTWAIT : flags);
+    if (came <= 0) {
+      if (got) return static_cast<ssize_t>(got);  // the end, or the error, is found again
+      return came;
+    }
+    tls_->put({cipher, static_cast<std::size_t>(came)});
+    flags |= MSG_DONTWAIT;
+  }
+  more_ = true;
+  return static_cast<ssize_t>(got);
+}
+
 void TcpLink::make_room(std::size_t need) {
   if (capacity_ - end_ >= need) return;
   const std::size_t held = end_ - begin_;
@@ -346,12 +485,10 @@ void TcpLink::make_room(std::size_t need) {
 
 void TcpLink::read_some(int flags) {
   if (placing_) {
-    msghdr message{};
-    message.msg_iov = places_.data() + place_at_;
-    message.msg_iovlen = std::min<std::size_t>(places_.size() - place_at_, 512);
-    const ssize_t n = ::recvmsg(fd_, &message, flags);
+    const ssize_t n =
+        receive(places_.data() + place_at_, std::min<std::size_t>(places_.size() - place_at_, 512), flags);
     if (n == 0) eof_ = true;
-    if (n < 0 && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
+    if (n < 0 && open() && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
     if (n <= 0) return;
     bytes_in_ += static_cast<std::uint64_t>(n);
     place_left_ -= static_cast<std::size_t>(n);
@@ -368,12 +505,14 @@ void TcpLink::read_some(int flags) {
   }
   if (begin_ == end_) begin_ = end_ = 0;
   if (capacity_ == end_) make_room(1);
-  const ssize_t n = ::recv(fd_, in_.get() + end_, room(), flags);
+  iovec place{in_.get() + end_, room()};
+  const ssize_t n = receive(&place, 1, flags);
   if (n == 0) eof_ = true;
-  if (n < 0 && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
+  if (n < 0 && open() && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
   if (n <= 0) return;
   bytes_in_ += static_cast<std::uint64_t>(n);
   end_ += static_cast<std::size_t>(n);
+  if (offer_ && (!settle_tls() || tls_)) return;  // what came is not plain
   unparsed_ = true;
   if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity && !frame_max_)
     make_room(capacity_);  // there is more than it holds
@@ -487,20 +626,20 @@ int TcpLink::progress() {
       read_some(MSG_DONTWAIT);
       if (!unparsed_ && bytes_in_ == before) break;
       frames += deliver();
-      if (bytes_in_ - before < asked) break;  // the socket is empty: no need to ask again
+      if (bytes_in_ - before < asked && !more_) break;  // the socket is empty: no need to ask again
     }
-    if (eof_ && open() && !unparsed_) finish();
+    if (eof_ && open() && !undelivered()) finish();
   }
   return frames;
 }
 
 short TcpLink::wait_events() const {
-  return static_cast<short>((receiving_ ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
+  return static_cast<short>((receiving_ ? POLLIN : 0) | (has_to_send() ? POLLOUT : 0));
 }
 
 void TcpLink::wait(Deadline deadline) {
-  if (!open() || (unparsed_ && receiving_) || eof_) return;
-  const bool only_receives = receiving_ && out_.empty();
+  if (!open() || (undelivered() && receiving_) || eof_) return;
+  const bool only_receives = receiving_ && !has_to_send();
   if (only_receives && spin_.begin(deadline.at_ns)) {
     do {
       read_some(MSG_DONTWAIT);

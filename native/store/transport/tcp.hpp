@@ -13,6 +13,7 @@
 
 #include "core/spin.hpp"
 #include "store/transport.hpp"
+#include "store/transport/tls.hpp"
 
 namespace sonde::store {
 
@@ -49,15 +50,22 @@ class TcpLink final : public Link {
   TcpLink& operator=(const TcpLink&) = delete;
   ~TcpLink() override;
 
+  /// Everything goes through TLS from the first byte on. Before anything was sent.
+  void secure(std::unique_ptr<Tls> tls);
+  /// A peer may begin with TLS, which `secret` is for; `only`: else it is told that it must, and the link ends. Before
+  /// anything was received.
+  void offer_tls(std::string secret, bool only);
+  bool secured() const { return tls_ != nullptr; }
+
   void turn_to(Sink& sink) { sink_ = &sink; }
   void adopt(const LinkOptions& options);
   void send(Outgoing frame) override;
   void flush() override;
-  std::size_t backlog() const override { return out_bytes_; }
+  std::size_t backlog() const override { return out_bytes_ + cipher_left(); }
   int progress() override;
   int wait_fd() const override { return fd_; }
   short wait_events() const override;
-  bool arm() override { return !unparsed_ || !receiving_; }
+  bool arm() override { return !undelivered() || !receiving_; }
   void wait(Deadline deadline) override;
   void receive(bool on) override { receiving_ = on; }
   bool open() const override { return fd_ >= 0 && !closed_; }
@@ -66,11 +74,11 @@ class TcpLink final : public Link {
   /// Longer frames are the end of the link, and no room is made for them. 0: those that the wire format allows.
   void limit_frames(std::size_t bytes) { frame_max_ = bytes; }
   /// progress() left frames that are here already, so that others have their turn.
-  bool undelivered() const { return unparsed_; }
+  bool undelivered() const { return unparsed_ || more_; }
   /// A frame has come in part.
   bool partial() const { return placing_ || end_ != begin_; }
-  /// Memory for what is received.
-  std::size_t room_in() const { return capacity_; }
+  /// Memory for what is received, and of TLS.
+  std::size_t room_in() const { return capacity_ + (tls_ ? tls_bytes : 0); }
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }
   std::string peer_host() const;
@@ -83,7 +91,17 @@ class TcpLink final : public Link {
   };
 
   void push();
+  void push_secured();
   void read_some(int flags);
+  /// As recvmsg(2) of the plain bytes, into the places in turn. With TLS it says in more_ whether there are more.
+  ssize_t receive(iovec* places, std::size_t count, int flags);
+  ssize_t receive_secured(iovec* places, std::size_t count, int flags);
+  /// What came first says whether the peer talks TLS. False: it has to, and does not.
+  bool settle_tls();
+  bool send_cipher();
+  std::size_t cipher_left() const { return tls_ ? tls_->cipher().size() : 0; }
+  /// There is something that the network may take now.
+  bool has_to_send() const { return tls_ ? cipher_left() || (shaken_ && !out_.empty()) : !out_.empty(); }
   int deliver();
   void fail(const Error& error);
   void finish();
@@ -106,6 +124,14 @@ class TcpLink final : public Link {
   bool receiving_ = true, closed_ = false, eof_ = false;
   int recv_timeout_ms_ = -1;
   Spin spin_;
+
+  /// About what OpenSSL holds for a connection: the handshake's state, and a record in each direction.
+  static constexpr std::size_t tls_bytes = 48u << 10;
+  std::unique_ptr<Tls> tls_;
+  bool shaken_ = false;  ///< the handshake is over
+  bool more_ = false;    ///< receive() may find more without the network
+  std::optional<std::string> offer_;
+  bool offer_only_ = false;
 
   bool placing_ = false;  ///< the data of placed_header_ goes to places_
   wire::Header placed_header_;

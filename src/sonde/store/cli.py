@@ -70,6 +70,13 @@ WHO_GETS_IN = {
 )
 @TOKEN_FILE
 @click.option(
+    "--tls",
+    type=click.Choice(["off", "offer", "require"]),
+    default="off",
+    show_default=True,
+    help="TLS 1.3 by the secret of user or token: offered to clients who ask for it, or required of all.",
+)
+@click.option(
     "--user",
     "users",
     multiple=True,
@@ -148,6 +155,7 @@ def serve(
     listen: str,
     auth: str,
     token_file: Path | None,
+    tls: str,
     users: tuple[str, ...],
     threads: int,
     transports: str | None,
@@ -179,7 +187,7 @@ def serve(
     chosen = _backends(path, memory, backends, bool(modules))
     words = [word for role, text in chosen.items() for word in ("--backend", f"{role}={text}")]
     words = [*(word for module in modules for word in ("--module", str(module))), *words]
-    words += ["--listen", listen, "--auth", auth]
+    words += ["--listen", listen, "--auth", auth, "--tls", tls]
     words += ["--threads", str(threads), "--connections", str(connections)]
     words += [word for user in users for word in ("--user", str(run.user_number(user)))]
     for name, value in (

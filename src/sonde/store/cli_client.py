@@ -179,6 +179,12 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
         AUTH,
         TOKEN_FILE,
         click.option(
+            "--tls",
+            is_flag=True,
+            envvar="SONDE_STORE_TLS",
+            help="All in TLS 1.3 by the secret of user or token; the server must offer it.",
+        ),
+        click.option(
             "--timeout",
             "timeout_s",
             type=Duration(zero=True),
@@ -229,5 +235,7 @@ def where_of(given: dict[str, Any]) -> Where:
             raise UsageError(
                 "store.two_stores", "--server and --embedded were both given", "give one or the other"
             )
-    options = {name: given[name] for name in ("transport", "provider", "auth", "token_file", "timeout_s")}
+    options = {
+        name: given[name] for name in ("transport", "provider", "auth", "token_file", "tls", "timeout_s")
+    }
     return Where(servers, folder, given.get("safety", "network"), options)

@@ -53,6 +53,7 @@ OPTIONS = (
     "provider",
     "auth",
     "token_file",
+    "tls",
     "checksum",
     "connect_timeout_s",
     "timeout_s",
@@ -95,10 +96,12 @@ def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client
     same servers in the same order, as the order says where keys and objects are.
     safety: what an acknowledgement promises unless an operation asks for another. "none": it is queued;
     "network": the server has done it, and every client sees it; "storage": it survives power loss.
-    options: transport ("tcp"), provider, auth, token_file, checksum (True), connect_timeout_s (15),
+    options: transport ("tcp"), provider, auth, token_file, tls (False), checksum (True),
+    connect_timeout_s (15),
     timeout_s (30; of a batch, 0: no limit), connections (8; at most, to each server), nodelay, cork, spin_s.
     auth: "user", "token", "munge" or "none". Left out it is user or token, as the server asks: by the others a server
-    does not prove whose it is.
+    does not prove whose it is. tls: everything over TCP in TLS 1.3, by a key made from the secret of user or token; the
+    server must offer it.
 
     Raises
     ------
@@ -198,6 +201,8 @@ class Client:
                     f"connect() has no option {name}{nearest(name, OPTIONS)}",
                     f"allowed: {', '.join(OPTIONS)}",
                 )
+        if "tls" in given:
+            given["tls"] = bool(given["tls"])
         for name in ("connect_timeout_s", "timeout_s", "spin_s"):
             if name in given:
                 given[name] = float(given[name])

@@ -1,0 +1,187 @@
+#include "store/transport/tls.hpp"
+
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/hmac.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+namespace sonde::store {
+
+namespace {
+
+constexpr char identity[] = "sonde";
+/// Of the derivation of the TLS key, so that no other use of the secret gives the same text.
+constexpr char purpose[] = "sonde store tls 1";
+constexpr unsigned char suite[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256, RFC 8446 B.4
+
+/// Where a Tls keeps its key in its SSL's application data.
+const unsigned char* key_of(SSL* ssl) { return static_cast<const unsigned char*>(SSL_get_app_data(ssl)); }
+
+/// A session that both sides can make from the key alone. nullptr: no memory.
+SSL_SESSION* session_of(SSL* ssl, std::size_t key_bytes) {
+  SSL_SESSION* session = SSL_SESSION_new();
+  const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, suite);
+  if (session && cipher && SSL_SESSION_set1_master_key(session, key_of(ssl), key_bytes) &&
+      SSL_SESSION_set_cipher(session, cipher) && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+    return session;
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+constexpr std::size_t key_bytes = 32;
+
+int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** id, std::size_t* id_bytes, SSL_SESSION** session) {
+  *id = reinterpret_cast<const unsigned char*>(identity);
+  *id_bytes = sizeof identity - 1;
+  *session = nullptr;
+  // Asked again with another digest after a HelloRetryRequest: there is a key for SHA-256 alone.
+  if (digest && EVP_MD_get_type(digest) != NID_sha256) return 1;
+  *session = session_of(ssl, key_bytes);
+  return *session ? 1 : 0;
+}
+
+int find_key(SSL* ssl, const unsigned char* id, std::size_t id_bytes, SSL_SESSION** session) {
+  *session = nullptr;
+  if (id_bytes != sizeof identity - 1 || std::memcmp(id, identity, id_bytes) != 0) return 1;
+  *session = session_of(ssl, key_bytes);
+  return *session ? 1 : 0;
+}
+
+/// One for each side and all connections, for good. nullptr: no memory, or no TLS 1.3.
+SSL_CTX* new_context(bool client) {
+  SSL_CTX* context = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method());
+  if (!context || !SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) ||
+      !SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256")) {
+    SSL_CTX_free(context);
+    return nullptr;
+  }
+  // No tickets: each connection proves the secret itself. Buffers go while they are empty: there may be thousands of
+  // connections.
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);
+  if (client) SSL_CTX_set_psk_use_session_callback(context, use_key);
+  else SSL_CTX_set_psk_find_session_callback(context, find_key);
+  return context;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tls>> Tls::make(Side side, const std::string& secret) {
+  std::unique_ptr<Tls> tls(new Tls);
+  unsigned bytes = 0;
+  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(purpose),
+       sizeof purpose - 1, tls->key_, &bytes);
+  const bool client = side == Side::client;
+  static SSL_CTX* const contexts[] = {new_context(false), new_context(true)};
+  SSL_CTX* context = contexts[client];
+  const auto failed = [] {
+    ERR_clear_error();
+    return Error{"store.unavailable", "OpenSSL cannot begin TLS 1.3: no memory, or a configuration that forbids it",
+                 "see openssl.cnf, or leave TLS out"};
+  };
+  if (bytes != key_bytes || !context) return failed();
+  tls->ssl_ = SSL_new(context);
+  tls->in_ = BIO_new(BIO_s_mem());
+  tls->out_ = BIO_new(BIO_s_mem());
+  if (!tls->ssl_ || !tls->in_ || !tls->out_) {
+    BIO_free(tls->in_);
+    BIO_free(tls->out_);
+    return failed();
+  }
+  SSL_set_bio(tls->ssl_, tls->in_, tls->out_);  // which are the SSL's from here on
+  SSL_set_app_data(tls->ssl_, tls->key_);
+  if (client) SSL_set_connect_state(tls->ssl_);
+  else SSL_set_accept_state(tls->ssl_);
+  return tls;
+}
+
+Tls::~Tls() {
+  SSL_free(ssl_);
+  OPENSSL_cleanse(key_, sizeof key_);
+}
+
+void Tls::put(Bytes cipher) {
+  while (!cipher.empty()) {
+    const int n = BIO_write(in_, cipher.data(), static_cast<int>(std::min<std::size_t>(cipher.size(), INT_MAX)));
+    if (n <= 0) return;  // no memory: the stream is cut here, which TLS notices
+    cipher = cipher.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+Error Tls::why(int result) const {
+  const int kind = SSL_get_error(ssl_, result);
+  const unsigned long number = ERR_peek_error();
+  const int reason = ERR_GET_REASON(number);
+  const bool shaking = !SSL_is_init_finished(ssl_);
+  char text[256] = "the stream ended";
+  if (kind == SSL_ERROR_SSL && number) ERR_error_string_n(number, text, sizeof text);
+  ERR_clear_error();
+  const std::string what = std::string("TLS: ") + text;
+  if (shaking && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
+                  reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_BAD_RECORD_TYPE))
+    return {"store.denied", "the other side does not talk TLS (" + what + ")",
+            "start the server with --tls offer or require; or leave --tls out"};
+  if (shaking)
+    return {"store.denied", "the two sides do not know the same secret, so TLS does not begin (" + what + ")",
+            "both need the same key or token file: see --auth and --token-file"};
+  return {"store.bad_frame", "what came was changed on its way (" + what + ")",
+          "somebody or something between client and server changes what passes"};
+}
+
+Result<bool> Tls::shake() {
+  if (SSL_is_init_finished(ssl_)) return true;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_);
+  if (result == 1) return true;
+  const int kind = SSL_get_error(ssl_, result);
+  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return false;
+  return why(result);
+}
+
+Result<std::ptrdiff_t> Tls::read(std::byte* to, std::size_t most) {
+  const auto over = shake();
+  if (!over) return over.error();
+  if (!*over || most == 0) return std::ptrdiff_t{0};
+  ERR_clear_error();
+  std::size_t n = 0;
+  const int result = SSL_read_ex(ssl_, to, most, &n);
+  if (result == 1) return static_cast<std::ptrdiff_t>(n);
+  const int kind = SSL_get_error(ssl_, result);
+  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return std::ptrdiff_t{0};
+  if (kind == SSL_ERROR_ZERO_RETURN) return std::ptrdiff_t{-1};
+  return why(result);
+}
+
+Result<void> Tls::write(Bytes plain) {
+  while (!plain.empty()) {
+    ERR_clear_error();
+    std::size_t n = 0;
+    const int result = SSL_write_ex(ssl_, plain.data(), plain.size(), &n);  // into memory: it does not wait
+    if (result != 1) return why(result);
+    plain = plain.subspan(n);
+  }
+  return {};
+}
+
+Bytes Tls::cipher() const {
+  char* data = nullptr;
+  const long bytes = BIO_get_mem_data(out_, &data);
+  return {reinterpret_cast<const std::byte*>(data), bytes > 0 ? static_cast<std::size_t>(bytes) : 0};
+}
+
+void Tls::took(std::size_t bytes) {
+  char gone[4096];
+  while (bytes) {
+    const int n = BIO_read(out_, gone, static_cast<int>(std::min(bytes, sizeof gone)));
+    if (n <= 0) return;
+    bytes -= static_cast<std::size_t>(n);
+  }
+}
+
+}  // namespace sonde::store
