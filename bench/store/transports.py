@@ -12,7 +12,7 @@ BELOW = [case for case in SINGLE if case[0] < 65536]
 ABOVE = [case for case in SINGLE if case[0] >= 65536] + BATCHED
 HELD = ("ofi-msg/net", "ofi-msg/tcp")
 PLACE = "ofi-rma"  # messages, and remote reads from where they were measured to be faster: whatever the provider can do
-RECORD = ("ofi-rdm", "ofi-msg")
+RECORD = ("ofi-rdm", "ofi-msg", "tls")
 
 
 def rows() -> list[dict]:

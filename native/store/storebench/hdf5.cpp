@@ -102,6 +102,7 @@ Result<std::string> connector_settings(const Config& config, Safety safety) {
                      ";transport=" + config.transport + ";servers=";
   for (const auto& server : config.servers) text += server + ',';
   text += ";connections=" + std::to_string(config.connections) + ";checksum=" + (config.checksum ? "yes;" : "no;");
+  if (config.tls) text += "tls=yes;";
   char timeout[48];
   std::snprintf(timeout, sizeof timeout, "timeout=%g;", config.timeout_s);
   text += timeout;

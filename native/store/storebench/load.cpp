@@ -376,7 +376,7 @@ Result<Variant> Variant::parse(std::string_view text) {
     return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
                  "write "
                  "NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,"
-                 "checksum=head][,clients=object+kv][,without=CASE+CASE]"};
+                 "checksum=head][,tls=yes][,clients=object+kv][,without=CASE+CASE]"};
   };
   Variant v;
   const std::size_t eq = text.find('=');
@@ -391,6 +391,7 @@ Result<Variant> Variant::parse(std::string_view text) {
     const std::string_view name = word.substr(0, at),
                            value = at == std::string_view::npos ? std::string_view{} : word.substr(at + 1);
     if (name == "checksum" && (value == "all" || value == "head")) v.checksum = value == "all";
+    else if (name == "tls" && (value == "yes" || value == "no")) v.tls = value == "yes";
     else if (name == "clients" && !value.empty()) v.clients = value;
     else if (name == "without" && !value.empty()) v.without = value;
     else if (!set_link_option(v.link, name, value)) return bad("'" + std::string(word) + "' is not known there");

@@ -26,6 +26,7 @@ struct Variant {
   std::string name, transport;
   LinkOptions link;
   bool checksum = true;
+  bool tls = false;
   std::string clients;  ///< "object+kv": only their cases are measured on it; empty: all
   std::string without;  ///< "object.write:4096:10000:1+…": cases that are not measured on it
   /// No storage system: a bare way to another process.

@@ -46,7 +46,7 @@ struct Options {
   double budget_s = 0, burst_s = 0.02, gap_s = 0;
 };
 
-void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit(const JsonLine& line) { std::cout << line.text() << '\n' << std::flush; }
 void emit_error(const Error& e) {
   emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint));
 }
@@ -187,6 +187,7 @@ class BenchProbe final : public Probe {
         config.transport = v.transport;
         config.link = v.link;
         config.checksum = v.checksum;
+        config.tls = v.tls;
         config.auth = options_.auth;
         config.token_file = options_.token_file;
         config.connections = 1;  // one client's one way to the server: what is compared

@@ -163,6 +163,7 @@ VARIANTS = {
         Variant(RAW, "raw", "raw-tcp", text="a socket alone: the same bytes there and back, no storage system"),
         Variant(RAW_OFI, "raw", "raw-ofi", text="libfabric alone likewise, provider chosen as for ofi-rdm"),
         Variant(TCP, "default", "tcp", text="TCP as it should be used; what the others are compared with"),
+        Variant("tls", "tls", "tcp", "tls=yes", "TCP with all of it in TLS 1.3"),
         Variant("plain", "plain", "tcp", "nodelay=no,gather=no", "TCP without a thought: small sends, Nagle on"),
         Variant("ofi-msg", "default", "ofi-msg", text="libfabric messages, provider chosen by where the server is"),
         Variant("ofi-rdm", "default", "ofi-rdm", text="libfabric reliable datagrams, provider chosen likewise"),
@@ -181,7 +182,7 @@ DEFAULT_VARIANTS = (RAW, RAW_OFI, TCP, "plain", "ofi-msg", "ofi-rdm", "ofi-rma",
 
 
 # What may stand behind a transport, and what its value looks like; as in native/store/storebench/load.cpp.
-VARIANT_OPTIONS = dict.fromkeys(("nodelay", "cork", "gather", "await"), "yes|no") | {
+VARIANT_OPTIONS = dict.fromkeys(("nodelay", "cork", "gather", "await", "tls"), "yes|no") | {
     "provider": r"[\w;.+-]+",
     "rma": r"[0-9]+",
     "spin": r"[0-9].*",
@@ -224,7 +225,7 @@ def read_variant(text: str) -> Variant:
             raise UsageError(
                 "store.bad_variant",
                 f"'{text}' is no variant: '{word}' is not known there{near}",
-                "options are nodelay=, cork=, gather=, await= (yes or no), provider=P, rma=BYTES, spin=20us, "
+                "options are nodelay=, cork=, gather=, await=, tls= (yes or no), provider=P, rma=BYTES, spin=20us, "
                 "checksum=all or head, clients=object+kv",
             )
     return Variant(name, "raw" if transport in ("raw-tcp", RAW_OFI) else name, transport, options)

@@ -216,7 +216,7 @@ class Servers:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, number: int, run_dir: Path, log: IO[bytes]) -> None:
-        words = [str(program()), "--listen", "127.0.0.1:0", "--with-parent"]
+        words = [str(program()), "--listen", "127.0.0.1:0", "--with-parent", "--tls", "offer"]
         if any("{}" in text for text in self.backends.values()):
             folder = (run_dir / f"server-{number}").resolve()
             self._folders.append(folder)

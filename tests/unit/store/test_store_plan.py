@@ -188,7 +188,7 @@ class TestVariants:
 
     def test_every_option_that_the_probe_takes_is_taken(self):
         text = "x=ofi-rdm,nodelay=no,cork=yes,gather=no,await=yes,provider=tcp;ofi_rxm,rma=4096,spin=20us"
-        text += ",checksum=head,clients=object+kv"
+        text += ",checksum=head,tls=yes,clients=object+kv"
         assert read_variant(text).spec == text
 
     def test_one_name_for_two_is_refused(self):
