@@ -51,6 +51,7 @@ if(SONDE_STORE_ENABLED)
   file(GLOB store_tests CONFIGURE_DEPENDS "${tests}/store/*.cpp")
   sonde_test(store SOURCES ${store_tests} "${tests}/hostile/stranger.cpp" LIBRARIES sonde_store sonde_store_server
     LOADS sonde_store_ofi sonde-ofi-probe sonde_store_rocksdb)
+  target_link_libraries(sonde-test-store PRIVATE ${SSL_LIBRARY} ${CRYPTO_LIBRARY})  # a peer of TLS that is not ours
 
   # What attacks the server. A program of its own: it stands between all others and their memory and threads.
   file(GLOB hostile_tests CONFIGURE_DEPENDS "${tests}/hostile/*.cpp")

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -139,8 +140,8 @@ namespace {
 bool is_root() {
   if (::geteuid() != 0) return false;
   std::ifstream map("/proc/self/uid_map");
-  std::uint64_t inside = 0, outside = 0;
-  return !(map >> inside >> outside) || outside == 0;
+  std::uint64_t inside = 0, outside = 0, count = 0;
+  return !(map >> inside >> outside >> count) || (outside == 0 && count >= 0xffffffff);
 }
 
 /// Why another user decides what is in a folder, or where a link leads.
@@ -149,6 +150,9 @@ std::string fault_of(const std::string& place, const struct stat& found) {
   // In a sticky folder nobody renames what is another's.
   if (S_ISLNK(found.st_mode) || found.st_mode & S_ISVTX) return "";
   if (found.st_mode & S_IWOTH) return "everybody may write in '" + place + "' on the way to it";
+  // With an access list the group's bits limit all whom it names: acl(5).
+  if (found.st_mode & S_IWGRP && ::lgetxattr(place.c_str(), "system.posix_acl_access", nullptr, 0) >= 0)
+    return "whoever its access list names may write in '" + place + "' on the way to it";
   if (found.st_mode & S_IWGRP && found.st_gid != 0)
     return "the group " + std::to_string(found.st_gid) + " may write in '" + place + "' on the way to it";
   return "";

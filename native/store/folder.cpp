@@ -85,9 +85,14 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (path.empty())
     return Error{"store.bad_setting", "the setting 'path' is missing",
                  "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
-  // Backends open what is in it by its path: nobody else may change where that leads.
-  if (const std::string why = who_else_decides(path); !why.empty())
+  // Backends open what is in it by its path: nobody else may change where that leads. Asked again when it is there: what
+  // was not, somebody may have made meanwhile.
+  const auto another_s = [&]() -> Result<void> {
+    const std::string why = who_else_decides(path);
+    if (why.empty()) return {};
     return cannot_open(path, why, "root keeps a store where root alone decides what is there, as in /var/lib");
+  };
+  if (auto ok = another_s(); !ok) return ok.error();
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return cannot_open(
         path, errno_text(errno),
@@ -95,6 +100,7 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   Folder folder(path, ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), -1);
   if (folder.folder_ < 0)
     return cannot_open(path, errno_text(errno), "the path must be a folder that this user may read and write");
+  if (auto ok = another_s(); !ok) return ok.error();
   if (const std::string why = why_not_own(path, folder.folder_); !why.empty())
     return cannot_open(path, why,
                        "name a folder of your own that nobody else may write into: chmod go-w, or a new one");

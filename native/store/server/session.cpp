@@ -156,11 +156,11 @@ bool Session::ready() {
     receiving_ = !full;
     link_->receive(receiving_);
   }
-  if (receiving_ && link_ == tcp_.get() && tcp_->undelivered()) soon();  // after the others: no event would tell
   turn_arena_.reset();
   if (!alive_ || upgrading_) return came;
   flush();
   if (!alive_ || !has_room(0)) return came;
+  if (receiving_ && link_ == tcp_.get() && tcp_->undelivered()) soon();  // after the others: no event would tell
   // That may have emptied what made it wait: no event would tell.
   if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
@@ -192,7 +192,7 @@ void Session::soon() {
   if (std::exchange(posted_, true)) return;
   reactor_.post(shared_from_this(), [this] {
     posted_ = false;
-    ready();
+    if (alive_) ready();
   });
 }
 
@@ -304,6 +304,9 @@ void Session::closed(Link&, const Error* error) {
   if (!alive_) return;
   if (error && error->code == "store.bad_frame") {
     ++server_.metrics().bad_frames;
+    failed(*error);
+  } else if (error && error->code == "store.denied") {  // by TLS
+    ++server_.metrics().refused;
     failed(*error);
   }
   alive_ = false;
@@ -641,7 +644,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (damaged) {
     // Half of it is in the lane already: there is no answer that would be right for all.
-    if (m.queued)
+    if (m.queued && h.role == Role::data)
       return refuse(
           {"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
     m.refused = Status::corrupt;

@@ -36,6 +36,9 @@ constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has wo
 constexpr std::size_t turn_bytes = 1u << 20;
 constexpr std::int64_t turn_ns = 500'000;
 constexpr std::size_t record_bytes = 16u << 10;  // of TLS, at most: RFC 8446, section 5.1
+/// Received for one call of receive(), and held for a peer that makes TLS answer and reads nothing.
+constexpr std::size_t cipher_turn_bytes = 256u << 10, cipher_left_max = 4u << 20;
+const Error no_memory{"store.unavailable", "there is no memory for what came", "connect again later"};
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -335,16 +338,17 @@ void TcpLink::push() {
 
 void TcpLink::secure(std::unique_ptr<Tls> tls) {
   tls_ = std::move(tls);
+  asked_ = true;
   push_secured();  // a client speaks first
 }
 
-void TcpLink::offer_tls(std::string secret, bool only) {
-  offer_ = std::move(secret);
+void TcpLink::offer_tls(const std::string& secret, bool only) noexcept {
+  offer_ = &secret;
   offer_only_ = only;
 }
 
 bool TcpLink::settle_tls() {
-  const std::string secret = std::exchange(offer_, std::nullopt).value_or("");
+  const std::string& secret = *std::exchange(offer_, nullptr);
   if (end_ == begin_) return true;
   if (!Tls::begins_with(in_[begin_])) {
     if (!offer_only_) return true;
@@ -361,9 +365,23 @@ bool TcpLink::settle_tls() {
     return false;
   }
   tls_ = std::move(*tls);
-  tls_->put(Bytes(in_.get() + begin_, end_ - begin_));
+  if (!tls_->put(Bytes(in_.get() + begin_, end_ - begin_))) {
+    fail(no_memory);
+    return false;
+  }
   begin_ = end_ = 0;
   more_ = true;
+  return true;
+}
+
+bool TcpLink::hear_goodbye(Bytes came) {
+  if (came.size() < wire::header_bytes || Tls::begins_with(came[0])) return false;
+  const auto header = wire::decode(came.data());
+  if (!header) return false;
+  const wire::Header& h = *header;
+  if (h.kind != wire::Kind::goodbye || h.table_bytes || came.size() < wire::header_bytes + h.data_bytes) return false;
+  sink_->frame(*this, h, {}, came.subspan(wire::header_bytes, h.data_bytes), false);
+  if (open()) fail({"store.disconnected", "the peer ended the connection", "see the server's log"});
   return true;
 }
 
@@ -392,6 +410,7 @@ void TcpLink::push_secured() {
   if (!send_cipher() || !shaken_) return;
   // Small pieces share a record.
   std::vector<std::byte> record;
+  record.reserve(record_bytes);  // nothing below takes memory: a stream must not lose a piece
   const auto write = [&](Bytes piece) -> Result<void> {
     if (record.size() + piece.size() < record_bytes) {
       record.insert(record.end(), piece.begin(), piece.end());
@@ -407,11 +426,11 @@ void TcpLink::push_secured() {
     for (std::size_t bytes = 0; !out_.empty() && bytes < eager_bytes; out_.pop_front()) {
       const Out& out = out_.front();
       bytes += out.bytes;
-      out_bytes_ -= out.bytes;
       auto ok = write(out.frame.head);
       for (const Segment& s : out.frame.segments)
         if (ok) ok = write(s);
       if (!ok) return fail(ok.error());
+      out_bytes_ -= out.bytes;
     }
     if (auto ok = tls_->write(record); !ok) return fail(ok.error());
     record.clear();
@@ -428,7 +447,7 @@ ssize_t TcpLink::receive(iovec* places, std::size_t count, int flags) {
 }
 
 ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
-  std::size_t got = 0, filled = 0;  // of all; of the first place
+  std::size_t got = 0, filled = 0, cipher_bytes = 0;  // of all; of the first place; of what came for it
   more_ = false;
   while (count) {
     const std::size_t left = places->iov_len - filled;
@@ -446,11 +465,20 @@ ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
     if (!shaken_) push_secured();
     else send_cipher();
     if (!open()) return got ? static_cast<ssize_t>(got) : -1;
+    if (cipher_left() > cipher_left_max) {
+      fail({"store.bad_frame", "the peer has TLS answer over and over, and takes no answer", ""});
+      return -1;
+    }
     if (*n < 0) return static_cast<ssize_t>(got);
     if (*n > 0) {
       got += static_cast<std::size_t>(*n);
       filled += static_cast<std::size_t>(*n);
       continue;
+    }
+    if (cipher_bytes >= cipher_turn_bytes) {  // of which nothing may have come that this link is asked for
+      more_ = true;
+      errno = EAGAIN;
+      return got ? static_cast<ssize_t>(got) : -1;
     }
     std::byte cipher[32u << 10];
     const ssize_t came = ::recv(fd_, cipher, sizeof cipher, got ? flags | MSG_DONTWAIT : flags);
@@ -458,7 +486,13 @@ ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
       if (got) return static_cast<ssize_t>(got);  // the end, or the error, is found again
       return came;
     }
-    tls_->put({cipher, static_cast<std::size_t>(came)});
+    cipher_bytes += static_cast<std::size_t>(came);
+    const Bytes fresh(cipher, static_cast<std::size_t>(came));
+    if (std::exchange(asked_, false) && hear_goodbye(fresh)) return -1;
+    if (!tls_->put(fresh)) {
+      fail(no_memory);
+      return -1;
+    }
     flags |= MSG_DONTWAIT;
   }
   more_ = true;

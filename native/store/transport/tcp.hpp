@@ -54,8 +54,9 @@ class TcpLink final : public Link {
   void secure(std::unique_ptr<Tls> tls);
   /// A peer may begin with TLS, which `secret` is for; `only`: else it is told that it must, and the link ends. Before
   /// anything was received.
-  void offer_tls(std::string secret, bool only);
-  bool secured() const { return tls_ != nullptr; }
+  void offer_tls(const std::string& secret, bool only) noexcept;
+  /// The peer has shown that it knows the secret, and all goes through TLS.
+  bool secured() const { return tls_ && shaken_; }
 
   void turn_to(Sink& sink) { sink_ = &sink; }
   void adopt(const LinkOptions& options);
@@ -74,11 +75,11 @@ class TcpLink final : public Link {
   /// Longer frames are the end of the link, and no room is made for them. 0: those that the wire format allows.
   void limit_frames(std::size_t bytes) { frame_max_ = bytes; }
   /// progress() left frames that are here already, so that others have their turn.
-  bool undelivered() const { return unparsed_ || more_; }
+  bool undelivered() const { return open() && (unparsed_ || more_); }
   /// A frame has come in part.
   bool partial() const { return placing_ || end_ != begin_; }
   /// Memory for what is received, and of TLS.
-  std::size_t room_in() const { return capacity_ + (tls_ ? tls_bytes : 0); }
+  std::size_t room_in() const { return capacity_ + (!tls_ ? 0 : shaken_ ? tls_bytes : tls_shaking_bytes); }
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }
   std::string peer_host() const;
@@ -98,6 +99,8 @@ class TcpLink final : public Link {
   ssize_t receive_secured(iovec* places, std::size_t count, int flags);
   /// What came first says whether the peer talks TLS. False: it has to, and does not.
   bool settle_tls();
+  /// A server that cannot even begin TLS says so in plain: that, and nothing else, is heard.
+  bool hear_goodbye(Bytes came);
   bool send_cipher();
   std::size_t cipher_left() const { return tls_ ? tls_->cipher().size() : 0; }
   /// There is something that the network may take now.
@@ -125,12 +128,13 @@ class TcpLink final : public Link {
   int recv_timeout_ms_ = -1;
   Spin spin_;
 
-  /// About what OpenSSL holds for a connection: the handshake's state, and a record in each direction.
-  static constexpr std::size_t tls_bytes = 48u << 10;
+  /// About what OpenSSL holds for a connection, and while a handshake may claim a message of 128 KiB.
+  static constexpr std::size_t tls_bytes = 48u << 10, tls_shaking_bytes = 256u << 10;
   std::unique_ptr<Tls> tls_;
   bool shaken_ = false;  ///< the handshake is over
   bool more_ = false;    ///< receive() may find more without the network
-  std::optional<std::string> offer_;
+  bool asked_ = false;   ///< this side began TLS, and nothing has come yet
+  const std::string* offer_ = nullptr;
   bool offer_only_ = false;
 
   bool placing_ = false;  ///< the data of placed_header_ goes to places_

@@ -1,12 +1,14 @@
 #include "store/transport/tls.hpp"
 
 #include <openssl/bio.h>
+#include <openssl/buffer.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <cstring>
 
@@ -34,13 +36,14 @@ SSL_SESSION* session_of(SSL* ssl, std::size_t key_bytes) {
 }
 
 constexpr std::size_t key_bytes = 32;
+constexpr std::size_t kept_bytes = 128u << 10;
 
 int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** id, std::size_t* id_bytes, SSL_SESSION** session) {
   *id = reinterpret_cast<const unsigned char*>(identity);
   *id_bytes = sizeof identity - 1;
   *session = nullptr;
   // Asked again with another digest after a HelloRetryRequest: there is a key for SHA-256 alone.
-  if (digest && EVP_MD_get_type(digest) != NID_sha256) return 1;
+  if (digest && EVP_MD_type(digest) != NID_sha256) return 1;
   *session = session_of(ssl, key_bytes);
   return *session ? 1 : 0;
 }
@@ -67,7 +70,21 @@ SSL_CTX* new_context(bool client) {
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);
   if (client) SSL_CTX_set_psk_use_session_callback(context, use_key);
   else SSL_CTX_set_psk_find_session_callback(context, find_key);
+  // A server may answer an offered key with a certificate instead: nobody is trusted to vouch for one.
+  if (client) SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   return context;
+}
+
+SSL_CTX* context_of(bool client) {
+  static std::atomic<SSL_CTX*> contexts[2];
+  SSL_CTX* there = contexts[client].load();
+  if (there) return there;
+  SSL_CTX* made = new_context(client);
+  if (made && !contexts[client].compare_exchange_strong(there, made)) {
+    SSL_CTX_free(made);
+    return there;
+  }
+  return made;
 }
 
 }  // namespace
@@ -78,8 +95,7 @@ Result<std::unique_ptr<Tls>> Tls::make(Side side, const std::string& secret) {
   HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(purpose),
        sizeof purpose - 1, tls->key_, &bytes);
   const bool client = side == Side::client;
-  static SSL_CTX* const contexts[] = {new_context(false), new_context(true)};
-  SSL_CTX* context = contexts[client];
+  SSL_CTX* context = context_of(client);
   const auto failed = [] {
     ERR_clear_error();
     return Error{"store.unavailable", "OpenSSL cannot begin TLS 1.3: no memory, or a configuration that forbids it",
@@ -106,12 +122,13 @@ Tls::~Tls() {
   OPENSSL_cleanse(key_, sizeof key_);
 }
 
-void Tls::put(Bytes cipher) {
+bool Tls::put(Bytes cipher) {
   while (!cipher.empty()) {
     const int n = BIO_write(in_, cipher.data(), static_cast<int>(std::min<std::size_t>(cipher.size(), INT_MAX)));
-    if (n <= 0) return;  // no memory: the stream is cut here, which TLS notices
+    if (n <= 0) return false;
     cipher = cipher.subspan(static_cast<std::size_t>(n));
   }
+  return true;
 }
 
 Error Tls::why(int result) const {
@@ -123,6 +140,7 @@ Error Tls::why(int result) const {
   if (kind == SSL_ERROR_SSL && number) ERR_error_string_n(number, text, sizeof text);
   ERR_clear_error();
   const std::string what = std::string("TLS: ") + text;
+  if (reason == ERR_R_MALLOC_FAILURE) return {"store.unavailable", "no memory for " + what, "connect again later"};
   if (shaking && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
                   reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_BAD_RECORD_TYPE))
     return {"store.denied", "the other side does not talk TLS (" + what + ")",
@@ -135,9 +153,12 @@ Error Tls::why(int result) const {
 }
 
 Result<bool> Tls::shake() {
-  if (SSL_is_init_finished(ssl_)) return true;
   ERR_clear_error();
-  const int result = SSL_do_handshake(ssl_);
+  const int result = SSL_is_init_finished(ssl_) ? 1 : SSL_do_handshake(ssl_);
+  // By the key, and by nothing else that TLS may end a handshake with.
+  if (result == 1 && !SSL_session_reused(ssl_))
+    return Error{"store.denied", "the other side did not prove by TLS that it knows the secret",
+                 "it is not the one that was meant: check the address, and the key or token file"};
   if (result == 1) return true;
   const int kind = SSL_get_error(ssl_, result);
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return false;
@@ -181,6 +202,14 @@ void Tls::took(std::size_t bytes) {
     const int n = BIO_read(out_, gone, static_cast<int>(std::min(bytes, sizeof gone)));
     if (n <= 0) return;
     bytes -= static_cast<std::size_t>(n);
+  }
+  // A BIO keeps the memory of the most that it ever held.
+  BUF_MEM* held = nullptr;
+  BIO_get_mem_ptr(out_, &held);
+  if (!held || held->max <= kept_bytes || !cipher().empty() || !SSL_is_init_finished(ssl_)) return;
+  if (BIO* fresh = BIO_new(BIO_s_mem())) {
+    SSL_set0_wbio(ssl_, fresh);  // frees the other
+    out_ = fresh;
   }
 }
 

@@ -29,9 +29,10 @@ class Tls {
   /// Whether a stream that begins with this byte is TLS: a record of a handshake. No frame of ours begins so.
   static bool begins_with(std::byte first) { return first == std::byte{22}; }
 
-  /// Takes what came from the network.
-  void put(Bytes cipher);
-  /// Goes on with the handshake as far as what came allows. Whether it is over. Error: store.denied, store.bad_frame.
+  /// Takes what came from the network. False: there is no memory for it, and the stream has a hole.
+  bool put(Bytes cipher);
+  /// Goes on with the handshake as far as what came allows. Whether it is over, and the other side knows the secret.
+  /// Errors: store.denied, store.bad_frame, store.unavailable (no memory).
   Result<bool> shake();
   /// Plain bytes of what came; 0: more has to come first; -1: the peer ended the stream in order.
   /// Errors: store.denied (it does not know the secret), store.bad_frame (no TLS, or changed on its way).

@@ -131,7 +131,13 @@ def place_of_ranks() -> Path | None:
     """Where Sonde's own programs start: None for the current folder, "/" for root if somebody else decides what is in
     that. They take absolute paths, and libraries in them look for files where they stand, then and not before.
     """
-    return Path("/") if os.geteuid() == 0 and _fault(os.getcwd(), _root_here()) else None
+    if os.geteuid() != 0:
+        return None
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        return Path("/")
+    return Path("/") if _fault(here, _root_here()) else None
 
 
 @contextmanager

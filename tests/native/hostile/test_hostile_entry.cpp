@@ -14,6 +14,7 @@
 #include "../store/service.hpp"
 #include "allocations.hpp"
 #include "core/sanitizer.hpp"
+#include "store/auth.hpp"
 #include "store/fuzz/hostile.hpp"
 #include "stranger.hpp"
 
@@ -203,6 +204,48 @@ TEST_CASE("who listens at a server's address chooses neither the kind of the err
     CHECK(client.error().hint.find("evil") == std::string::npos);
     if (said == &giant) continue;
     CHECK(client.error().what.find("without having proved to be the server") != std::string::npos);
+  }
+  ::unlink(token);
+}
+
+TEST_CASE("of a server that begins no TLS a client that asks for it hears a goodbye, and never goes on in plain") {
+  char token[] = "/tmp/sonde-token-XXXXXX";
+  const int file = ::mkstemp(token);
+  REQUIRE(file >= 0);
+  REQUIRE(::write(file, "a token of the server's\n", 24) == 24);
+  ::close(file);
+  const auto goodbye = plain_frame(
+      wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", "the house is full"}})));
+  const auto challenge = plain_frame(
+      wire::Kind::challenge,
+      bytes_of(wire::encode_text({{"auth", "token"}, {"nonce", auth::nonce()}, {"protocol", std::string(auth::protocol)}})));
+  for (const auto& [said, code] :
+       {std::pair{&goodbye, "store.unavailable"}, std::pair{&challenge, "store.denied"}}) {
+    CAPTURE(code);
+    std::uint16_t port = 0;
+    const auto listener = tcp_listen({"127.0.0.1", 0}, port);
+    REQUIRE(listener);
+    std::string heard;
+    std::thread server([&] {
+      pollfd ready{*listener, POLLIN, 0};
+      (void)::poll(&ready, 1, 10'000);
+      const int peer = ::accept(*listener, nullptr, nullptr);
+      (void)!::send(peer, said->head.data(), said->head.size(), MSG_NOSIGNAL);
+      char text[4096];
+      for (ssize_t n; (n = ::read(peer, text, sizeof text)) > 0;) heard.append(text, static_cast<std::size_t>(n));
+      ::close(peer);
+    });
+    Config config;
+    config.servers = {"127.0.0.1:" + std::to_string(port)};
+    config.token_file = token;
+    config.tls = true;
+    const auto client = Client::open(config);
+    server.join();
+    ::close(*listener);
+    REQUIRE_FALSE(client);
+    CHECK(client.error().code == code);
+    CHECK(heard.find("nonce=") == std::string::npos);
+    if (said == &goodbye) CHECK(client.error().what.find("without having proved") != std::string::npos);
   }
   ::unlink(token);
 }

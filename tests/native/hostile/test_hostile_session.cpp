@@ -293,6 +293,25 @@ TEST_CASE("what all clients together have the server hold has a bound, and those
   CHECK(server.budget().used() == 0);
 }
 
+TEST_CASE("a client that goes in the midst of many slow requests is let go of") {
+  Service service;
+  Server& server = *service.servers[0];
+  for (int again = 0; again < 5; ++again) {
+    Stranger one(server, "127.0.0.1");
+    one.be_welcomed();
+    Stream all;
+    for (std::uint64_t id = 1; id <= 100; ++id) {
+      Request request(Role::kv, id);
+      for (int k = 0; k < 500; ++k) request.add(Code::kv_put, "k" + std::to_string(k), bytes_of("v"));
+      append(all, request.frame());
+    }
+    one.say(all);
+  }
+  const Deadline deadline = Deadline::in_s(60);
+  while (server.metrics().connections != 0 && !deadline.passed()) std::this_thread::yield();
+  CHECK(server.metrics().connections == 0);
+}
+
 TEST_CASE("answers that a client does not take are counted, and end it when there is no room for them") {
   ServerConfig base;
   base.client_memory = 16 * MiB;

@@ -1,4 +1,8 @@
 // TLS by a secret that both sides know, and links that go through it.
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -135,6 +140,44 @@ TEST_CASE("TLS: whoever knows another secret is told so, and so is whoever talks
   const auto plain = other->shake();
   REQUIRE_FALSE(plain);
   CHECK(plain.error().what.find("does not talk TLS") != std::string::npos);
+}
+
+TEST_CASE("TLS: a certificate is no proof, whoever shows it") {
+  // A server of TLS 1.3 with a certificate that it made itself, which leaves the offered key alone.
+  EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
+  X509* certificate = X509_new();
+  REQUIRE(key);
+  REQUIRE(certificate);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_set_pubkey(certificate, key);
+  REQUIRE(X509_sign(certificate, key, EVP_sha256()) > 0);
+  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
+  REQUIRE(SSL_CTX_use_certificate(context, certificate) == 1);
+  REQUIRE(SSL_CTX_use_PrivateKey(context, key) == 1);
+  SSL* server = SSL_new(context);
+  BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+  SSL_set_bio(server, in, out);
+  SSL_set_accept_state(server);
+  const auto client = made(Tls::Side::client);
+  Result<bool> over = false;
+  for (int turn = 0; turn < 5 && over && !*over; ++turn) {
+    over = client->shake();
+    const Bytes cipher = client->cipher();
+    BIO_write(in, cipher.data(), static_cast<int>(cipher.size()));
+    client->took(cipher.size());
+    SSL_do_handshake(server);
+    char text[8192];
+    const int n = BIO_read(out, text, sizeof text);
+    if (n > 0) client->put(bytes_of(std::string_view(text, static_cast<std::size_t>(n))));
+  }
+  REQUIRE_FALSE(over);
+  CHECK(over.error().code == "store.denied");
+  CHECK(SSL_is_init_finished(server) == 0);
+  SSL_free(server);
+  SSL_CTX_free(context);
+  X509_free(certificate);
+  EVP_PKEY_free(key);
 }
 
 TEST_CASE("TLS: links deliver frames of all sizes in order, and tell what is left when a turn is over") {

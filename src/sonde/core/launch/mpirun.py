@@ -185,6 +185,7 @@ def find_mpi(prefer: str | None = None) -> Mpi:
 
 
 def _at(place: Path) -> Mpi:
+    place = place.absolute()  # ranks may be started elsewhere
     for path in (place, place / "bin" / "mpirun", place / "mpirun"):
         if path.is_file() and (mpi := identify(path)):
             return mpi

@@ -57,7 +57,14 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
   [ -n "$(left "$1")" ] || break
 done
 [ -n "$(left "$1")" ] || [ -f "$5" ] || exit
-exec "$4" -P -c "$6" "$3" "${1#*=}"
+"$4" -P -c "$6" "$3" "${1#*=}" && exit
+# No Python, or none that finds Sonde: by their numbers, just looked up.
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+  pids=$(left "$1")
+  [ -n "$pids" ] || break
+  kill -KILL $pids
+  sleep 0.1
+done
 """
 _CLEAR = """
 import signal, sys
