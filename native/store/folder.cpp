@@ -85,8 +85,8 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (path.empty())
     return Error{"store.bad_setting", "the setting 'path' is missing",
                  "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
-  // Backends open what is in it by its path: nobody else may change where that leads. Asked again when it is there: what
-  // was not, somebody may have made meanwhile.
+  // Backends open what is in it by its path: nobody else may change where that leads. Asked again when it is there:
+  // what was not, somebody may have made meanwhile.
   const auto another_s = [&]() -> Result<void> {
     const std::string why = who_else_decides(path);
     if (why.empty()) return {};

@@ -186,10 +186,7 @@ void Reactor::watch(Session& s) {
   // Of a session that does not receive the end of its peer would be an event at each turn: it is found when it does.
   const std::uint32_t events = s.events(), wanted = events & EPOLLIN ? events | EPOLLRDHUP : events;
   // A link in the making belongs to another thread: no events of it, not even of its end.
-  set(s.fd(), s.watched,
-      s.upgrading()   ? 0
-      : s.needs_arm() ? static_cast<std::uint32_t>(EPOLLIN)
-                      : wanted);
+  set(s.fd(), s.watched, s.upgrading() ? 0 : s.needs_arm() ? static_cast<std::uint32_t>(EPOLLIN) : wanted);
   set(s.own_fd(), s.own_watched, s.needs_arm() ? s.events() : 0);
   if (s.needs_arm() && std::find(polled_.begin(), polled_.end(), &s) == polled_.end()) polled_.push_back(&s);
 }

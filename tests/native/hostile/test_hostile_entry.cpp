@@ -218,9 +218,9 @@ TEST_CASE("of a server that begins no TLS a client that asks for it hears a good
       wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", "the house is full"}})));
   const auto challenge = plain_frame(
       wire::Kind::challenge,
-      bytes_of(wire::encode_text({{"auth", "token"}, {"nonce", auth::nonce()}, {"protocol", std::string(auth::protocol)}})));
-  for (const auto& [said, code] :
-       {std::pair{&goodbye, "store.unavailable"}, std::pair{&challenge, "store.denied"}}) {
+      bytes_of(
+          wire::encode_text({{"auth", "token"}, {"nonce", auth::nonce()}, {"protocol", std::string(auth::protocol)}})));
+  for (const auto& [said, code] : {std::pair{&goodbye, "store.unavailable"}, std::pair{&challenge, "store.denied"}}) {
     CAPTURE(code);
     std::uint16_t port = 0;
     const auto listener = tcp_listen({"127.0.0.1", 0}, port);
