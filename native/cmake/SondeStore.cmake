@@ -23,7 +23,7 @@ target_link_libraries(sonde_munge PUBLIC sonde_core)
 if(ISAL_INCLUDE AND ISAL_LIBRARY AND CRYPTO_INCLUDE AND CRYPTO_LIBRARY AND SSL_LIBRARY)
   sonde_feature(SONDE_STORE TRUE "${ISAL_LIBRARY}" "")
 else()
-  sonde_feature(SONDE_STORE FALSE "ISA-L (isa-l/crc.h) or OpenSSL's libcrypto was not found" "libisal-dev libssl-dev")
+  sonde_feature(SONDE_STORE FALSE "ISA-L (isa-l/crc.h) or OpenSSL (libssl, libcrypto) was not found" "libisal-dev libssl-dev")
 endif()
 foreach(row "LMDB|LMDB (lmdb.h)|liblmdb-dev" "SQLITE|SQLite (sqlite3.h)|libsqlite3-dev" "ROCKSDB|RocksDB (rocksdb/db.h)|librocksdb-dev"
             "LIBFABRIC|libfabric (rdma/fabric.h)|libfabric-dev" "MUNGE|MUNGE (munge.h)|libmunge-dev")
