@@ -183,7 +183,7 @@ void Reactor::watch(Session& s) {
     before = now;
   };
   if (!s.alive()) return;
-  // Of a session that does not receive the end of its peer would be an event at each turn: it is found when it does.
+  // While a session does not receive, the end of its peer would be an event at each turn. It is found once it does.
   const std::uint32_t events = s.events(), wanted = events & EPOLLIN ? events | EPOLLRDHUP : events;
   // A link in the making belongs to another thread: no events of it, not even of its end.
   set(s.fd(), s.watched, s.upgrading() ? 0 : s.needs_arm() ? static_cast<std::uint32_t>(EPOLLIN) : wanted);

@@ -815,7 +815,7 @@ void Session::enqueue(const std::shared_ptr<Message>& message) {
       if (last) self->emit_reply(msg, true, collect);
     }
     // What came is no longer needed; its memory goes before it is given back to the budget.
-    // Of a message of objects the next frame may be on its way into `held`.
+    // A message of objects may be getting its next frame into `held` now.
     if (!frame) std::vector<std::unique_ptr<Message::Held>>().swap(msg.held);
     frame.reset();
     // Here, not when it is told: then the message's next frame may be at work.

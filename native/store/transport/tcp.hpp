@@ -52,7 +52,7 @@ class TcpLink final : public Link {
 
   /// Everything goes through TLS from the first byte on. Before anything was sent.
   void secure(std::unique_ptr<Tls> tls);
-  /// A peer may begin with TLS, which `secret` is for; `only`: else it is told that it must, and the link ends. Before
+  /// A peer may begin with TLS, which `secret` is for; `only`: if it does not, it hears why, and the link ends. Before
   /// anything was received.
   void offer_tls(const std::string& secret, bool only) noexcept;
   /// The peer has shown that it knows the secret, and all goes through TLS.

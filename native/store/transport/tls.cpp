@@ -17,7 +17,7 @@ namespace sonde::store {
 namespace {
 
 constexpr char identity[] = "sonde";
-/// Of the derivation of the TLS key, so that no other use of the secret gives the same text.
+/// What the TLS key is derived over: no other use of the secret has this text.
 constexpr char purpose[] = "sonde store tls 1";
 constexpr unsigned char suite[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256, RFC 8446 B.4
 
