@@ -35,8 +35,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/tests"
 CORES = len(os.sched_getaffinity(0))
-# Tests of functions compute; those of whole programs wait for them most of their time.
-COMPUTING, WAITING = CORES, 3 * CORES
+# Tests of functions compute, and some wait; those of whole programs wait for them most of their time.
+COMPUTING, WAITING = CORES + 1, 4 * CORES
 FUNCTIONS = (
     "tests/unit",
     "tests/cli",
