@@ -49,6 +49,13 @@ LONGEST = (
     "test_io_uprobes",
     "test_store_conformance",
     "test_bus_hosts",
+    # Of functions.
+    "test_run",
+    "test_bus_client_threads",
+    "test_doctor",
+    "test_architecture",
+    "test_cli_convert",
+    "test_docs",
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
