@@ -483,6 +483,29 @@ def test_netcdf_is_written_and_read_back():
     assert answer.values["works"] is True
 
 
+def test_no_check_has_netcdf_files_open_while_another_has():
+    """netCDF-C and HDF5 lock nothing: the doctor was seen to die of SIGBUS, with two threads in them."""
+    from sonde.core.netcdf import netCDF4
+    from sonde.io import run_trace
+
+    opened: list[object] = []
+    answers: dict[str, Answer] = {}
+
+    def both() -> None:
+        answers.update(ask([Check("a", "A", "g", rooms.netcdf, 30), Check("b", "B", "g", io.io, 30)], Here()))
+
+    asking = threading.Thread(target=both)
+    with diagnosis.NETCDF, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(netCDF4, "Dataset", lambda *words, **more: opened.append(words))
+        patch.setattr(run_trace, "trace", lambda *words, **more: opened.append(words))  # it writes a dataset
+        asking.start()
+        asking.join(0.5)
+        assert asking.is_alive()
+        assert not opened
+    asking.join()
+    assert [answer.mark for answer in answers.values()] == [GOOD, GOOD]
+
+
 def test_a_missing_library_says_what_to_install(monkeypatch):
     monkeypatch.setattr(rooms, "find_spec", lambda name: None)
     assert rooms.report(Here()).needs == [Need("report", "make setup")]

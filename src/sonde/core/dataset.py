@@ -69,6 +69,7 @@ def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
     path: a file that Sonde wrote. The tree holds the file open: use it in a `with`, or call `.close()`.
     any_size: also a file that claims far more values than it can hold (see `check_claims`).
     Nothing is decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
+    One thread at a time: netCDF-C and HDF5 lock nothing, and a process with two threads in them crashes.
 
     Raises
     ------

@@ -33,6 +33,9 @@ MODULES = (
 
 GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
 
+NETCDF = threading.Lock()
+"""Held by a check while it writes or reads datasets: with two threads in netCDF-C or HDF5 a process crashes."""
+
 
 @dataclass(frozen=True)
 class Need:

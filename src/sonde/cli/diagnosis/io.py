@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.cli.diagnosis import FACT, GOOD, NETCDF, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
 BELOW = ("romio", "ompio")  # layers below MPI-IO
@@ -51,9 +51,10 @@ def _traced() -> int:
             1 << 20,
             (),
         )
-        done = run_trace.trace(request, nothing, errors=nothing)
-        with sonde.open(done.file.path) as tree:
-            return int(tree["summary"].to_dataset()["calls"].values.sum())
+        with NETCDF:
+            done = run_trace.trace(request, nothing, errors=nothing)
+            with sonde.open(done.file.path) as tree:
+                return int(tree["summary"].to_dataset()["calls"].values.sum())
 
 
 @check("iokernel", "Kernel, uprobes", "Parallel I/O", 30)

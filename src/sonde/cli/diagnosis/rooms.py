@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonde.cli.diagnosis import FACT, GOOD, NONE, Answer, Here, Need, check
+from sonde.cli.diagnosis import FACT, GOOD, NETCDF, NONE, Answer, Here, Need, check
 from sonde.core import distribution
 
 AGAIN = "make setup"
@@ -26,7 +26,7 @@ def netcdf(here: Here) -> Answer:
         "hdf5": netCDF4.__hdf5libversion__,
         "netCDF4": netCDF4.__version__,
     }
-    with tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder:
+    with NETCDF, tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder:
         path = Path(folder) / "try.nc"
         with netCDF4.Dataset(path, "w") as file:
             file.createDimension("x", 3)
