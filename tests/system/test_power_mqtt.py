@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import select
 import shutil
 import signal
 import socket
@@ -278,11 +279,14 @@ def jammed(broker, site):
 
     try:
         assert reader.stdout.readline() == "matched\n"
-        publish(0)
-        assert reader.stdout.readline() == "0\n"
+        number = 0
+        publish(number)
+        # Matched here says nothing of the bridge's writer, which may send its first to nobody.
+        while not select.select([reader.stdout], [], [], 1)[0]:
+            publish(number := number + 1)
         reader.send_signal(signal.SIGSTOP)
-        for number in range(1, 13):
-            publish(number)
+        for one_more in range(number + 1, number + 13):
+            publish(one_more)
         yield one, until(waits, "one that waits"), publish, reader
     finally:
         end(reader, signal.SIGKILL)
