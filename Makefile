@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey check test test-all fuzz soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power bench-hostile clean
+.PHONY: help setup survey check test test-all fuzz soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power bench-hostile bench-truth clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -100,6 +100,10 @@ bench-power: ## power: kill -9 of the manager, worlds, node manager's cost, nois
 bench-hostile: ## strangers and greedy clients beside a storage server, and what its owner notices, into bench/out/hostile.json; about 8 minutes
 	@deploy/setup test bench
 	@$(python) -m bench.hostile
+
+bench-truth: ## whether what is wrong is named, and nothing else, into bench/out/truth.json
+	@deploy/setup bench
+	@$(python) -m bench.truth
 
 clean: ## remove what set-up and the tools made; datasets and reports stay
 	rm -rf build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

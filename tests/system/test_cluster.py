@@ -633,12 +633,21 @@ def mpi_hosts(name: str) -> Iterator[Cluster]:
 
 def test_an_mpi_job_has_a_rank_on_each_node(sonde_mpi: Shell, mpi: Mpi, mpi_hosts: Cluster):
     name = mpi_hosts.name
-    ran = sonde_mpi("cluster", "exec", "--name", name, "--ntasks", "3", "--", "hostname").expect(0)
-    assert sorted(ran.out.split()) == [f"{name}-{node}" for node in range(3)]
-    ran = sonde_mpi(
-        "cluster", "exec", "--name", name, "--nodes", "1-2", "--ntasks", "4", "--", "hostname"
-    ).expect(0)
-    assert sorted(ran.out.split()) == [f"{name}-1"] * 2 + [f"{name}-2"] * 2
+
+    def names(nodes: list[int], *words: str) -> None:
+        """Runs a job that prints the nodes' names."""
+        wanted = [f"{name}-{node}" for node in nodes]
+        try:
+            ran = sonde_mpi("cluster", "exec", "--name", name, *words, "--", "hostname").expect(0)
+        except pytest.fail.Exception as failure:
+            printed = sorted(line for line in str(failure).splitlines() if line.startswith(f"{name}-"))
+            if mpi.name == "Open MPI" and mpi.version.startswith("5.") and printed == wanted:
+                pytest.xfail("mpirun of Open MPI 5 hung after its job had ended: openpmix/prrte#1839")
+            raise
+        assert sorted(ran.out.split()) == wanted
+
+    names([0, 1, 2], "--ntasks", "3")
+    names([1, 1, 2, 2], "--nodes", "1-2", "--ntasks", "4")
     assert sonde_mpi("cluster", "exec", "--name", name, "--ntasks", "3", "--", "sh", "-c", "exit 9").code == 9
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 from sonde.core.errors import Finding
 from sonde.core.hostlist import fold
+
+LISTED = 3  # pairs of hosts that a line names
 
 
 def drain_command(findings: Sequence[Finding]) -> str:
@@ -19,17 +22,61 @@ def drain_command(findings: Sequence[Finding]) -> str:
 def drain_words(findings: Sequence[Finding]) -> list[str]:
     """The command that would take the hosts behind findings out of service in Slurm, word by word; never run by Sonde.
 
-    A finding that blames hosts names them in its evidence, under `host` or `hosts`. [] where none does: a run
-    that was too short is no fault of a node.
+    Which hosts those are: see `blamed`. [] where there are none: a run that was too short is no fault of a node.
     """
-    blaming = [finding for finding in findings if _hosts_of(finding)]
-    if not blaming:
+    hosts = blamed(findings)
+    if not hosts:
         return []
-    hosts = sorted({host for finding in blaming for host in _hosts_of(finding)})
-    reason = f"sonde: {blaming[0].text.partition(' (also at ')[0]}"[:120]
-    return ["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"]
+    first = next(finding for finding in findings if hosts & set(hosts_of(finding)))
+    reason = f"sonde: {first.text.partition(' (also at ')[0]}"[:120]
+    return ["scontrol", "update", f"NodeName={fold(sorted(hosts))}", "State=DRAIN", f"Reason={reason}"]
 
 
-def _hosts_of(finding: Finding) -> list[str]:
+def drain_lines(findings: Sequence[Finding]) -> list[str]:
+    """What a check prints below its findings: the command, and between which hosts a fault is that blames neither."""
+    hosts = blamed(findings)
+    lines = [f" would drain: {drain_command(findings)}"] if hosts else []
+    unclear = sorted({tuple(sorted(pair)) for pair in _pairs(findings) if not hosts & pair})
+    if unclear:
+        some = ", ".join("–".join(pair) for pair in unclear[:LISTED])
+        more = f" and {len(unclear) - LISTED} more pairs" if len(unclear) > LISTED else ""
+        lines.append(f" would not drain: {some}{more}: which end is at fault, these findings do not tell")
+    return lines
+
+
+def blamed(findings: Sequence[Finding]) -> set[str]:
+    """The hosts at fault.
+
+    A finding names hosts in its evidence, under `host` or `hosts`. One that names a single host blames it. Those that
+    name pairs blame the host that they share, where it has two partners or more: a host that is slow is slow towards
+    each, and they are healthy. A host with less than half as many partners as the worst one is not blamed: a few of its
+    links are slow, and it is not. A pair that shares no end with others blames neither. Where half of the hosts or more
+    would be blamed by pairs, what is slow is no host, and none is.
+    """
+    alone = {hosts[0] for finding in findings if len(hosts := hosts_of(finding)) == 1}
+    pairs = _pairs(findings)
+    involved = set().union(*pairs)
+    left = {pair for pair in pairs if not pair & alone}
+    shared: set[str] = set()
+    first = max(Counter(host for pair in pairs for host in pair).values(), default=0)
+    while left:
+        partners = Counter(host for pair in left for host in pair)
+        host, most = max(sorted(partners.items()), key=lambda item: item[1])
+        left = {pair for pair in left if host not in pair}
+        after = Counter(other for pair in left for other in pair)
+        if most < max(2, first / 2) or most <= max(after.values(), default=0):
+            break
+        shared.add(host)
+    return alone | (shared if 2 * len(shared) < len(involved) else set())
+
+
+def hosts_of(finding: Finding) -> list[str]:
+    """The hosts that a finding names in its evidence, each once."""
     named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
-    return [host for host in ([named] if isinstance(named, str) else map(str, named)) if host]
+    return list(
+        dict.fromkeys(host for host in ([named] if isinstance(named, str) else map(str, named)) if host)
+    )
+
+
+def _pairs(findings: Sequence[Finding]) -> set[frozenset[str]]:
+    return {frozenset(hosts) for finding in findings if len(hosts := hosts_of(finding)) > 1}

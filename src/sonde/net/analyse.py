@@ -187,19 +187,22 @@ def _put_links(summary: xr.Dataset, pairs: Pairs, test: LinkTest) -> None:
         "expected": ("s", "median expected over those sizes", [s.expected for s in found]),
         "p": ("1", "one-sided p", [s.p for s in found]),
         "q": ("1", "p after false-discovery control", [s.q for s in found]),
+        "slow": ("1", "how many links of the rank or host are slow", [s.links for s in found]),
+        "of": ("1", "how many links it has", [s.of for s in found]),
     }
     for name, (units, long_name, column) in columns.items():
         dtype = (
             object
             if name in ("subject", "host")
             else np.int64
-            if units == "B" or name in ("src", "dst")
+            if units == "B" or name in ("src", "dst", "slow", "of")
             else float
         )
         table[f"link_{name}"] = (("link",), np.array(column, dtype), units, long_name)
     _put(summary, table)
     summary.attrs.update(
         detectable_slowdown=test.detectable,
+        detectable_slowdown_one_size=test.detectable_one,
         detectable_power=test.power,
         slow_alpha=test.alpha,
         slow_least=test.least,

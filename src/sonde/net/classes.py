@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import linkage, to_tree
 from scipy.special import betainc, gammaln
 
 from sonde.core.comparison import LEAST_ERROR
-from sonde.net.pairs import LEVEL_NAMES, Pairs
+from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, LEVEL_NAMES, Pairs
 
 # Two groups closer than this at every size are one class, however clean the valley.
 LEAST_CLASS_RATIO = 1.10
@@ -75,7 +75,8 @@ def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
     there are ranks, (b) part medians by LEAST_CLASS_RATIO at some size, (c) show a valley that links of one
     class would show with probability below CUT_ALPHA (times the chance of coincidence where the topology
     parts the same links). Groups too small for (a) are outlying links: they join the class nearest to them.
-    Ranks that are slow as a whole do not make classes: their own factor is taken out first.
+    Ranks that are slow as a whole, at some size or at all, do not make classes: their own factor is taken out first.
+    Nor do links that all share one host, unless all of their kind do.
 
     Source: average linkage as in scipy.cluster.hierarchy; the valley is that of `valley_p`; agreement by
     Hubert & Arabie, Journal of Classification 2, 1985, 193-218, p by permuting ranks.
@@ -91,6 +92,9 @@ def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
     tree = linkage(centres, "average") if len(centres) > 1 else np.zeros((0, 4))
     groups, cuts = _cut(tree, point, profile, pairs.level, cell, weight, least)
     label, order = _labels(groups, point, profile, rows)
+    label = _without_faults(label, pairs)
+    used, label = np.unique(label, return_inverse=True)
+    order = len(used)
     cell_class = np.array([np.bincount(label[cell == c]).argmax() for c in range(len(centres))], int)
     merge, leaf, leaf_class = _drawn(tree, cell_class, cell, pairs)
     centre = np.array([np.exp(np.nanmedian(pairs.log_latency[label == k], axis=0)) for k in range(order)])
@@ -261,30 +265,74 @@ def _single(pairs: Pairs) -> Classes:
 
 
 def _without_slow_ranks(pairs: Pairs) -> np.ndarray:
-    """Log latency (P, S) with the factor of ranks taken out that are slow, or fast, throughout.
+    """Log latency (P, S) without the factor of ranks that are slow, or fast, at a size: a fault makes no class.
+
+    Links within hosts and between them are looked at apart: a slow adapter slows the latter alone.
+    """
+    y = pairs.log_latency.copy()
+    for mine in _kinds_of_links(pairs):
+        links = pairs.take(mine)
+        factor = np.column_stack([_outlying_ranks(links, column) for column in links.log_latency.T])
+        y[mine] -= factor[links.src] + factor[links.dst]
+    return y
+
+
+def _kinds_of_links(pairs: Pairs) -> list[np.ndarray]:
+    """Rows of the links within hosts, and of those between hosts; all together where hosts are not known."""
+    if not all(pairs.host):
+        return [np.arange(len(pairs))]
+    within = pairs.host[pairs.src] == pairs.host[pairs.dst]
+    return [rows for rows in (np.flatnonzero(within), np.flatnonzero(~within)) if len(rows)]
+
+
+def _outlying_ranks(links: Pairs, y: np.ndarray) -> np.ndarray:
+    """The log factor of each rank that is slow, or fast, as a whole at one size; 0 for the others. y : (P,) -> (N,).
 
     Such a rank's links lie above those of others at every quantile; those of a rank that merely has more far
     links than most agree with others at some. A machine of two halves has no outlying ranks: a fifth is the
-    most.
+    most, or one host.
     """
-    y = pairs.log_latency
-    if pairs.ranks < 6:
-        return y
-    level = pairs.matrix(np.nanmean(y - np.nanmedian(y, axis=0), axis=1))
+    factor = np.zeros(links.ranks)
+    if not np.isfinite(y).any():
+        return factor
+    level = links.matrix(y - np.nanmedian(y))
     both = np.concatenate([level, level.T], axis=1)
-    there = np.isfinite(both).any(axis=1)
-    if there.sum() < 6:
-        return y
+    there = np.isfinite(both).sum(axis=1) >= 2 * LEAST_LINKS_OF_RANK
+    if there.sum() < LEAST_RANKS:
+        return factor
     at = np.nanquantile(both[there], [0.15, 0.3, 0.5, 0.7, 0.85], axis=1)
     shift = at - np.median(at, axis=1, keepdims=True)
-    own = np.zeros(pairs.ranks)
+    own = np.zeros(links.ranks)
     own[there] = np.maximum(shift.min(axis=0), 0) + np.minimum(shift.max(axis=0), 0)
     spread = max(1.4826 * float(np.median(np.abs(own[there]))), 0.02)
     outlying = np.abs(own) > 5 * spread
-    if not outlying.any() or outlying.sum() > pairs.ranks / 5:
-        return y
-    factor = np.where(outlying, own, 0.0)
-    return y - (factor[pairs.src] + factor[pairs.dst])[:, None]
+    one_host = len(set(links.host[outlying])) == 1 and len(set(links.host[there])) >= LEAST_RANKS
+    if outlying.sum() > max(1, there.sum() / 5) and not one_host:
+        return factor
+    return np.where(outlying, own, 0.0)
+
+
+def _without_faults(label: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Classes with those given up of which all links share one rank or host: that is a fault, and no class.
+
+    label : (P,) int. A class is kept where the topology explains it: where all links of its kind (within hosts, or
+    between them) touch that host. Its links join the class of most links of their kind that do not.
+    """
+    if pairs.ranks < LEAST_RANKS:
+        return label
+    out = label.copy()
+    hosts = pairs.host if all(pairs.host) else np.arange(pairs.ranks).astype(str)
+    for kind in _kinds_of_links(pairs):
+        ends = np.column_stack([hosts[pairs.src[kind]], hosts[pairs.dst[kind]]])
+        for k in np.unique(label[kind]):
+            mine = label[kind] == k
+            shared = set.intersection(*(set(pair) for pair in ends[mine]))
+            for host in sorted(shared):
+                others = (ends != host).all(axis=1)
+                if others.any() and (label[kind][others] != k).all():
+                    out[kind[mine]] = np.bincount(label[kind][others]).argmax()
+                    break
+    return out
 
 
 def _filled(y: np.ndarray) -> np.ndarray:

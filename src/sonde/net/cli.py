@@ -402,7 +402,7 @@ def check(
     """
     import sonde
     from sonde.core import dataset
-    from sonde.core.drain import drain_command, drain_words
+    from sonde.core.drain import drain_lines, drain_words
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -430,9 +430,9 @@ def check(
         if result.blunt:
             outcome.sound = False
             outcome.verdict += f"; {result.sentence(str(file))}"
-    if command := drain_command(found):
-        outcome.lines.append(f" would drain: {command}")
-        outcome.values["drain"] = drain_words(found)
+    outcome.lines += drain_lines(found)
+    if words := drain_words(found):
+        outcome.values["drain"] = words
     return outcome
 
 

@@ -16,16 +16,18 @@ import numpy as np
 from scipy import stats as sps
 
 from sonde.core.comparison import LEAST_ERROR
-from sonde.net.pairs import Pairs, shrunk_errors
+from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, Pairs, shrunk_errors
 
-# A rank's effect needs this many links of one class; with fewer it is 0.
-LEAST_LINKS_OF_RANK = 4
 # Below this many links a class has no spread of its own and borrows that of all classes.
 LEAST_LINKS_FOR_SPREAD = 8
 # From this many links on the spread heeds how far the slowest 2.5 % reach.
 LEAST_LINKS_FOR_TAIL = 100
-# Below this many ranks a slow rank cannot be told from others.
-LEAST_RANKS = 6
+# So many slow links with a common end have a common cause.
+LEAST_OF_CAUSE = 3
+# Links far out crowd at a rank where so many of them there have at most this probability.
+CROWD_CHANCE = 1e-3
+# A MAD knows a spread so many times as well as an sd of as many normal values does.
+SCALE_DEGREES = 0.37
 # The law of the rest is never taken to be thinner-tailed than Student's with so many degrees of freedom.
 MOST_DEGREES = 30
 # One set of sizes is slow beyond doubt from here on.
@@ -39,9 +41,10 @@ class Slow:
     """One link, or one rank, that is slower than the model says.
 
     subject: "link" | "rank" | "host". src, dst: ranks (equal for a rank; -1 for a host); host: its name.
-    sizes: where it is slow, B; () for a rank: at all. ratio: measured over expected, with its 95 % interval.
-    expected: median over those sizes, s (NaN for a rank).
-    p: one-sided; q: the same after false-discovery control over all links (or ranks).
+    sizes: where it is slow, B. ratio: measured over expected, with its 95 % interval.
+    expected: median over those sizes, s (NaN for a rank or host).
+    p: one-sided, over all sizes; q: the same after false-discovery control over all links (or ranks).
+    links, of: how many links of the rank or host are slow, and how many it has; 1 and 1 for a link.
     """
 
     subject: str
@@ -55,6 +58,8 @@ class Slow:
     p: float
     q: float
     host: str = ""
+    links: int = 1
+    of: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,8 @@ class LinkTest:
     """What the test for slow links found in all pairs.
 
     ratio : (P, S) measured over expected. p, q : (P,) one-sided over all sizes at once. expected : (P, S), s
-    rank_ratio : (N,) a rank's own factor; NaN where it has too few links
-    detectable : the slow-down (0.2 = 20 %) at all sizes that a single slow link must have to be found with
-                 probability `power`; NaN when nothing could be tested
+    detectable, detectable_one : the slow-down (0.2 = 20 %) that a single slow link must have, at all sizes and at the
+                 size that is known worst, to be found with probability `power`; NaN when nothing could be tested
     """
 
     links: list[Slow]
@@ -73,8 +77,8 @@ class LinkTest:
     expected: np.ndarray
     p: np.ndarray
     q: np.ndarray
-    rank_ratio: np.ndarray
     detectable: float
+    detectable_one: float
     power: float
     alpha: float
     least: float
@@ -133,7 +137,7 @@ def slow_links(
             np.exp(pairs.log_latency),
             nothing,
             nothing,
-            np.full(pairs.ranks, np.nan),
+            np.nan,
             np.nan,
             power,
             alpha,
@@ -141,8 +145,13 @@ def slow_links(
             f"{rows} link{'s are' if rows != 1 else ' is'} too few to tell a slow one from the rest (4 are needed)",
         )
     fit = _fitted(pairs, pairs.ways, classes)
-    ranks, rank_ratio = _slow_ranks(pairs, fit.effect, fit.weight, alpha, least)
-    _excuse(pairs, fit, ranks)
+    singles = bool(np.isfinite(pairs.low).any())
+    # A link that had more than its share of slow spells has a slow median but usual fast delays; a slow link has
+    # neither, nor has a slow rank.
+    quick = _fitted(pairs, pairs.low, classes) if singles else fit
+    ranks = _slow_ranks(pairs, np.fmin(fit.effect, quick.effect), fit.weight, alpha, least)
+    for one in {id(fit): fit, id(quick): quick}.values():
+        _excuse(pairs, one, ranks)
     rest = _mean_of(fit.rest)
     ratio, expected = np.exp(rest), np.exp(pairs.log_latency - rest)
     note = (
@@ -150,39 +159,44 @@ def slow_links(
         if pairs.ranks >= LEAST_RANKS
         else f"with {pairs.ranks} ranks a slow rank cannot be told from slow links"
     )
-    singles = bool(np.isfinite(pairs.low).any())
-    if singles:
-        # A link that had more than its share of slow spells has a slow median but usual fast delays; a slow
-        # link has neither.
-        surely = np.fmin(fit.rest, _fitted(pairs, pairs.low, classes).rest)
-    else:
-        surely = fit.rest
+    if not singles:
         note = "; ".join(filter(None, [note, "no low quantiles: a link may be named for a slow spell"]))
     cuts = column_sizes(len(pairs.size), singles)
-    columns = _columns(surely, cuts)
+    columns = _columns(np.fmin(fit.rest, quick.rest), cuts)
     errors = _column_errors(shrunk_errors(pairs.log_error, pairs.degrees)[0], cuts)
-    columns, scale = _centred_and_scaled(columns, errors, classes, fit.widen)
+    columns, scale = _centred_and_scaled(pairs, columns, errors, classes, fit.widen)
     p_each = _upper_tail(columns / scale, classes)
     p = _cauchy(p_each)
     q = _false_discovery(p)
     links = _named(pairs, cuts, columns, scale, p_each, p, q, expected, alpha, least)
-    threshold = sps.norm.isf(alpha / max(int(np.isfinite(p).sum()), 1))
-    own = np.nanmedian(scale[:, 0]) if np.isfinite(scale[:, 0]).any() else np.nan
-    detectable = float(np.expm1(max((threshold + sps.norm.ppf(power)) * own, np.log1p(least))))
+    causes, links = _by_cause(links, pairs)
+    tests = max(int(np.isfinite(p).sum()), 1)
+    whole, parts = (_detectable(part, tests, alpha, least, power) for part in (scale[:, :1], scale))
+    slow = sorted([*_by_host(ranks, pairs), *causes], key=lambda one: -one.ratio)
     return LinkTest(
         links,
-        _by_host(ranks, pairs.host),
+        slow,
         ratio,
         expected,
         p,
         q,
-        rank_ratio,
-        detectable,
+        whole,
+        parts,
         power,
         alpha,
         least,
         note,
     )
+
+
+def _detectable(scale: np.ndarray, tests: int, alpha: float, least: float, power: float) -> float:
+    """The slow-down that a link must have in the worst known of these columns to be found. scale : (P, C)."""
+    known = np.isfinite(scale).any(axis=0)
+    if not known.any():
+        return float("nan")
+    own = float(np.nanmedian(scale[:, known], axis=0).max())
+    threshold = sps.norm.isf(alpha / (tests * scale.shape[1]))
+    return float(np.expm1(max((threshold + sps.norm.ppf(power)) * own, np.log1p(least))))
 
 
 def pairs_to_retest(
@@ -270,8 +284,8 @@ def after_retest(
         expected,
         p,
         q,
-        first.rank_ratio,
         first.detectable,
+        first.detectable_one,
         first.power,
         first.alpha,
         first.least,
@@ -350,10 +364,9 @@ def _median_last(x: np.ndarray) -> np.ndarray:
 
 
 def column_sizes(count: int, singles: bool = True) -> list[slice]:
-    """Which sizes are tested together: all, then halves of them, down to two; single ones only up to 3 sizes.
+    """Which sizes are tested together: all, then halves of them, down to single ones.
 
-    A link that is slow for one size alone is no slow link where many sizes were measured; nor where a slow
-    spell could not be told from a slow link (singles False).
+    Down to two where a slow spell could not be told from a slow link (singles False).
     """
     out: list[slice] = []
     waiting = [slice(0, count)]
@@ -361,7 +374,7 @@ def column_sizes(count: int, singles: bool = True) -> list[slice]:
         part = waiting.pop(0)
         out.append(part)
         width = part.stop - part.start
-        if width >= 4 or (singles and count <= 3 and width > 1):
+        if width >= 4 or (singles and width > 1):
             middle = part.start + width // 2
             waiting += [slice(part.start, middle), slice(middle, part.stop)]
     return out
@@ -424,21 +437,25 @@ def _robust_scale(x: np.ndarray) -> np.ndarray:
 
 
 def _centred_and_scaled(
-    columns: np.ndarray, errors: np.ndarray, classes: np.ndarray, widen: np.ndarray
+    pairs: Pairs, columns: np.ndarray, errors: np.ndarray, classes: np.ndarray, widen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Columns about their class's median, and their scale.
 
     A link known worse than is usual in its class gets a larger scale, never a smaller one. A class of few
-    links borrows the spread of all.
+    links borrows the spread of all. Slow links that crowd at one rank say nothing of how much links differ.
     """
     centred, scale = columns.copy(), np.full(columns.shape, np.nan)
     for k in np.unique(classes):
         mine = classes == k
         centred[mine] -= _median_last(columns[mine].T)
-    pooled = _robust_scale(centred)
+    usual_ones = centred.copy()
     for k in np.unique(classes):
         mine = np.flatnonzero(classes == k)
-        spread = _robust_scale(centred[mine]) if len(mine) >= LEAST_LINKS_FOR_SPREAD else pooled
+        usual_ones[mine] = np.where(_crowded(pairs.take(mine), centred[mine]), np.nan, centred[mine])
+    pooled = _robust_scale(usual_ones)
+    for k in np.unique(classes):
+        mine = np.flatnonzero(classes == k)
+        spread = _robust_scale(usual_ones[mine]) if len(mine) >= LEAST_LINKS_FOR_SPREAD else pooled
         usual = _median_last(errors[mine].T)
         more = np.maximum(np.nan_to_num(errors[mine] ** 2 - usual**2), 0)
         # Where the class looks quieter than its links are known, the links' own errors decide.
@@ -447,13 +464,25 @@ def _centred_and_scaled(
     return centred, scale
 
 
-def _upper_tail(z: np.ndarray, classes: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """One-sided p of standardised columns: Student's law, since the scale was read from a class's links.
+def _crowded(pairs: Pairs, centred: np.ndarray) -> np.ndarray:
+    """Which links of one class are far out together with others of one of their ranks. (P, C) -> (P, C) bool
 
-    A MAD knows a spread about 0.37 times as well as an sd of as many normal values does.
+    Far out is five times the spread of the middle half. Links that differ by nature are far out here and there; those
+    of a rank with a fault are at that rank, more of them than so many would be by chance.
     """
+    middle = 1.4826 * _median_last(np.abs(centred).T)
+    far = np.nan_to_num(centred) > 5 * np.maximum(middle, LEAST_ERROR)
+    ends = np.stack([np.bincount(pairs.src, column, pairs.ranks) for column in far.T])
+    ends += np.stack([np.bincount(pairs.dst, column, pairs.ranks) for column in far.T])
+    chance = sps.poisson.sf(ends - 1, ends.mean(axis=1, keepdims=True))
+    at_fault = (ends >= LEAST_OF_CAUSE) & (chance < CROWD_CHANCE)
+    return np.asarray(far & (at_fault[:, pairs.src] | at_fault[:, pairs.dst]).T)
+
+
+def _upper_tail(z: np.ndarray, classes: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """One-sided p of standardised columns: Student's law, since the scale was read from a class's links."""
     _, position, count = np.unique(classes, return_inverse=True, return_counts=True)
-    degrees = np.clip(0.37 * count, 3, MOST_DEGREES)[position]
+    degrees = np.clip(SCALE_DEGREES * count, 3, MOST_DEGREES)[position]
     return np.asarray(sps.t.sf(z, degrees[rows, None]))
 
 
@@ -501,10 +530,9 @@ def _named(
 ) -> list[Slow]:
     found = []
     for i in np.flatnonzero(np.isfinite(q) & (q <= alpha)):
-        # The widest set of sizes that is slow beyond doubt; else whichever says most.
-        sure = np.flatnonzero(p_each[i] <= SURE)
-        at = int(sure[0]) if len(sure) else int(np.nanargmin(p_each[i]))
+        at = _widest(p_each[i])
         rest, error = float(columns[i, at]), float(scale[i, at])
+        where = _slow_sizes(columns[i], cuts, at)
         if rest < np.log1p(least):
             continue
         found.append(
@@ -512,11 +540,11 @@ def _named(
                 "link",
                 int(pairs.src[i]),
                 int(pairs.dst[i]),
-                tuple(int(v) for v in pairs.size[cuts[at]]),
+                tuple(int(v) for v in pairs.size[where]),
                 float(np.exp(rest)),
                 float(np.exp(rest - 1.96 * error)),
                 float(np.exp(rest + 1.96 * error)),
-                float(np.nanmedian(expected[i, cuts[at]])),
+                float(np.nanmedian(expected[i, where])),
                 float(p[i]),
                 float(q[i]),
             )
@@ -526,56 +554,175 @@ def _named(
 
 def _slow_ranks(
     pairs: Pairs, effect: np.ndarray, weight: np.ndarray, alpha: float, least: float
-) -> tuple[list[Slow], np.ndarray]:
-    """Ranks whose own effect sticks out among ranks, and every rank's factor (N,)."""
+) -> list[Slow]:
+    """Ranks whose own effect sticks out among ranks, at all sizes or at some.
+
+    effect : (2, N, S), as sender and as receiver. weight : (N, S), links behind it.
+    """
     known = (weight > 0).any(axis=1)
-    ratio = np.full(pairs.ranks, np.nan)
-    if not known.any():
-        return [], ratio
-    with np.errstate(invalid="ignore"):
-        both = np.where(weight > 0, effect, np.nan)
-        level = np.full((2, pairs.ranks), np.nan)
-        level[:, known] = np.nanmedian(both[:, known], axis=2)
-    ratio[known] = np.exp(np.maximum(level[0], level[1])[known])
     if known.sum() < LEAST_RANKS:
-        return [], ratio
-    names, log_ratio = np.flatnonzero(known), np.log(ratio[known])
+        return []
+    names = np.flatnonzero(known)
+    # A rank's effect is the median of many links: one size is enough.
+    cuts = column_sizes(len(pairs.size), True)
+    with np.errstate(invalid="ignore"):
+        both = np.where(weight > 0, effect, np.nan)[:, known]
+    columns = np.fmax(*(_columns(way[:, None, :], cuts) for way in both))
+    columns = columns - _median_last(columns.T)
+    # Few ranks know their spread at a size badly, and better what the spreads of all sizes have in common.
+    degrees = SCALE_DEGREES * len(names)
+    spread, together = shrunk_errors(_robust_scale(columns), np.full(len(cuts), degrees))
     # How well the median of a rank's links is known; the spread of ranks cannot be believed to be smaller.
-    middle = np.median(log_ratio)
-    spread = max(float(_robust_scale(log_ratio[:, None])[0]), 2 * LEAST_ERROR)
-    p = sps.t.sf((log_ratio - middle) / spread, max(len(names) / 2, 3))
-    q = sps.false_discovery_control(p, method="bh")
-    found = [
-        Slow(
-            "rank", int(r), int(r), (), float(np.exp(v - middle)), float(np.exp(v - middle - 1.96 * spread)),
-            float(np.exp(v - middle + 1.96 * spread)), float("nan"), float(pv), float(qv), str(pairs.host[r]),
+    spread = np.maximum(spread, 2 * LEAST_ERROR)
+    together = np.clip(np.minimum(together, degrees * len(pairs.size)), 3, MOST_DEGREES)
+    p_each = sps.t.sf(columns / spread, together)
+    p_each = np.where(np.isfinite(columns), p_each, np.nan)
+    p = _cauchy(p_each)
+    q = _false_discovery(p)
+    found = []
+    for i in np.flatnonzero(np.isfinite(q) & (q <= alpha)):
+        at = _widest(p_each[i])
+        rest, error = float(columns[i, at]), float(spread[at])
+        where = _slow_sizes(columns[i], cuts, at)
+        if rest < np.log1p(least):
+            continue
+        rank = int(names[i])
+        has = int(((pairs.src == rank) | (pairs.dst == rank)).sum())
+        found.append(
+            Slow(
+                "rank",
+                rank,
+                rank,
+                tuple(int(v) for v in pairs.size[where]),
+                float(np.exp(rest)),
+                float(np.exp(rest - 1.96 * error)),
+                float(np.exp(rest + 1.96 * error)),
+                float("nan"),
+                float(p[i]),
+                float(q[i]),
+                str(pairs.host[rank]),
+                has,
+                has,
+            )
         )
-        for r, v, pv, qv in zip(names, log_ratio, p, q)
-        if qv <= alpha and v - middle >= np.log1p(least)
-    ]  # fmt: skip
-    return found, ratio
+    return found
+
+
+def _widest(p_each: np.ndarray) -> int:
+    """Which set of sizes to name: the widest that is slow beyond doubt; else whichever says most."""
+    sure = np.flatnonzero(p_each <= SURE)
+    return int(sure[0]) if len(sure) else int(np.nanargmin(p_each))
+
+
+def _slow_sizes(row: np.ndarray, cuts: list[slice], at: int) -> slice:
+    """The sizes of a set without those at its ends at which the link, or rank, is less than half as slow as in the set.
+
+    row : (C,), by set of sizes. A set is slow if most of its sizes are.
+    """
+    own = {cut.start: value for cut, value in zip(cuts, row) if cut.stop - cut.start == 1}
+    cut = cuts[at]
+    slow = [size for size in range(cut.start, cut.stop) if not own.get(size, row[at]) < row[at] / 2]
+    return slice(slow[0], slow[-1] + 1) if slow else cut
 
 
 def _excuse(pairs: Pairs, fit: _Fit, ranks: list[Slow]) -> None:
     """Takes a slow rank's factor out of its links in classes where it has too few of them to show there."""
-    factor = np.zeros(pairs.ranks)
+    factor = np.zeros((pairs.ranks, len(pairs.size)))
     for slow in ranks:
-        factor[slow.src] = np.log(slow.ratio)
-    fit.rest[fit.bare] -= (factor[pairs.src] + factor[pairs.dst])[fit.bare, None, None]
+        factor[slow.src, np.isin(pairs.size, slow.sizes)] = np.log(slow.ratio)
+    fit.rest[fit.bare] -= (factor[pairs.src] + factor[pairs.dst])[fit.bare, None]
 
 
-def _by_host(found: list[Slow], host: np.ndarray) -> list[Slow]:
+# ---- the common cause -------------------------------------------------------------------------
+
+
+def _by_cause(links: list[Slow], pairs: Pairs) -> tuple[list[Slow], list[Slow]]:
+    """Slow links that share a rank or host, put together: (ranks and hosts, the links that are left).
+
+    A rank, or a host of several, is the cause where LEAST_OF_CAUSE slow links or more end there, and they are half of
+    all slow links, or of its own.
+    """
+    causes: list[Slow] = []
+    left = list(links)
+    hosts = pairs.host.astype(str) if all(pairs.host) else np.full(pairs.ranks, "")
+    while True:
+        best: tuple[int, bool, int | str] | None = None
+        ends: dict[int | str, list[Slow]] = {}
+        for one in left:
+            for rank in (one.src, one.dst):
+                ends.setdefault(rank, []).append(one)
+            for host in {hosts[one.src], hosts[one.dst]} - {""}:
+                if int((hosts == host).sum()) > 1:
+                    ends.setdefault(str(host), []).append(one)
+        for end, group in ends.items():
+            half = 2 * len(group) >= len(left) or 2 * len(group) >= int(_ends_at(pairs, hosts, end).sum())
+            # Of a rank and its host with as many slow links, the rank: it says more.
+            candidate = (len(group), isinstance(end, int), end)
+            if len(group) >= LEAST_OF_CAUSE and half and (best is None or candidate[:2] > best[:2]):
+                best = candidate
+        if best is None:
+            return causes, left
+        end = best[2]
+        group = ends[end]
+        causes.append(_cause(end, group, str(hosts[end]) if isinstance(end, int) else end, pairs, hosts))
+        left = [one for one in left if one not in group]
+
+
+def _ends_at(pairs: Pairs, hosts: np.ndarray, end: int | str) -> np.ndarray:
+    """Which links have one end at this rank, or at this host and the other elsewhere. (P,) bool"""
+    if isinstance(end, int):
+        return np.asarray((pairs.src == end) | (pairs.dst == end))
+    return np.asarray((hosts[pairs.src] == end) | (hosts[pairs.dst] == end))
+
+
+def _cause(end: int | str, group: list[Slow], host: str, pairs: Pairs, hosts: np.ndarray) -> Slow:
+    rank = end if isinstance(end, int) else -1
+    worst = min(group, key=lambda one: one.p)
+    return Slow(
+        "rank" if rank >= 0 else "host",
+        rank,
+        rank,
+        tuple(sorted({size for one in group for size in one.sizes})),
+        float(np.median([one.ratio for one in group])),
+        min(one.low for one in group),
+        max(one.high for one in group),
+        float("nan"),
+        worst.p,
+        worst.q,
+        host,
+        len(group),
+        int(_ends_at(pairs, hosts, end).sum()),
+    )
+
+
+def _by_host(found: list[Slow], pairs: Pairs) -> list[Slow]:
     """Ranks of one host put together when all of them, at least two, are slow."""
     out: list[Slow] = []
     slow_of: dict[str, list[Slow]] = {}
     for one in found:
         slow_of.setdefault(one.host or f"rank {one.src}", []).append(one)
     for name, group in slow_of.items():
-        if len(group) >= 2 and len(group) == int((host == name).sum()):
-            worst = min(group, key=lambda s: s.p)
-            ratio = float(np.median([s.ratio for s in group]))
-            low, high = min(s.low for s in group), max(s.high for s in group)
-            out.append(Slow("host", -1, -1, (), ratio, low, high, float("nan"), worst.p, worst.q, name))
-        else:
+        on_it = pairs.host == name
+        if len(group) < 2 or len(group) != int(on_it.sum()):
             out += group
+            continue
+        worst = min(group, key=lambda s: s.p)
+        has = int((on_it[pairs.src] != on_it[pairs.dst]).sum())
+        out.append(
+            Slow(
+                "host",
+                -1,
+                -1,
+                tuple(sorted({size for one in group for size in one.sizes})),
+                float(np.median([one.ratio for one in group])),
+                min(one.low for one in group),
+                max(one.high for one in group),
+                float("nan"),
+                worst.p,
+                worst.q,
+                name,
+                has,
+                has,
+            )
+        )
     return sorted(out, key=lambda s: -s.ratio)

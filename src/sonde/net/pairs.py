@@ -21,6 +21,11 @@ from sonde.core.errors import DataError
 LEVELS = ("core", "l3", "numa", "package", "host")
 LEVEL_NAMES = ("same core", "same L3", "same NUMA node", "same package", "same host", "other host")
 
+# A rank's effect needs this many links; with fewer it is 0.
+LEAST_LINKS_OF_RANK = 3
+# Below this many ranks a slow rank cannot be told from others.
+LEAST_RANKS = 4
+
 
 @dataclass(frozen=True)
 class Pairs:

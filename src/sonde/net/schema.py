@@ -116,6 +116,8 @@ SUMMARY: dict[str, Described] = {
     "link_expected": _of(("link",), "s", "median expected over those sizes"),
     "link_p": _of(("link",), "1", "one-sided p"),
     "link_q": _of(("link",), "1", "p after false-discovery control"),
+    "link_slow": _of(("link",), "1", "how many links of the rank or host are slow", "<i8"),
+    "link_of": _of(("link",), "1", "how many links it has", "<i8"),
     "lognormal_shift": _cell("s", "shift of the fitted three-parameter lognormal"),
     "lognormal_mu": _cell("1", "mean of log((delay - shift) / 1 s)"),
     "lognormal_sigma": _cell("1", "standard deviation of log((delay - shift) / 1 s)"),

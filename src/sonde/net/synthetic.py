@@ -15,6 +15,10 @@ import xarray as xr
 
 from sonde.core import stats
 
+Factor = float | tuple[float, ...]  # for all sizes, or one for each
+# From so many epochs on the interval of a median lies between two of them, whatever their values.
+SIGN_TEST_EPOCHS = 6
+
 
 @dataclass(frozen=True)
 class Network:
@@ -31,7 +35,8 @@ class Network:
     epoch_spread : sd of the log of what else differs from epoch to epoch
     jitter : sigma of the lognormal part within a burst, as a share of the delay
     outlier_share, outlier_ratio : how often one sample is an outlier and how large
-    slow_links, slow_ranks : factor by (src, dst) (both directions) and by rank
+    slow_links, slow_ranks, slow_hosts : factor by (src, dst) (both directions), by rank (all its links) and by host
+        (its links to other hosts, as with a slow adapter); one for all sizes, or one for each
     eager_limit, rendezvous_s : above that size a handshake of that length is added
     event_epoch, event_ratio : from that epoch on the whole machine is slower by that factor
     """
@@ -51,8 +56,9 @@ class Network:
     jitter: float = 0.08
     outlier_share: float = 0.005
     outlier_ratio: float = 10.0
-    slow_links: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    slow_ranks: Mapping[int, float] = field(default_factory=dict)
+    slow_links: Mapping[tuple[int, int], Factor] = field(default_factory=dict)
+    slow_ranks: Mapping[int, Factor] = field(default_factory=dict)
+    slow_hosts: Mapping[int, Factor] = field(default_factory=dict)
     eager_limit: int | None = None
     rendezvous_s: float = 1.0e-6
     event_epoch: int | None = None
@@ -79,16 +85,19 @@ class Network:
 
     def links(self, rng: np.random.Generator) -> np.ndarray:
         """(ranks, ranks, sizes) in s: the true median of each link outside its slow regime. Symmetric."""
-        factor = np.triu(rng.normal(0, self.link_spread, (self.ranks, self.ranks)), 1)
-        factor = factor + factor.T
-        rank = rng.normal(0, self.rank_spread, self.ranks)
+        link = np.triu(rng.normal(0, self.link_spread, (self.ranks, self.ranks)), 1)
+        own = rng.normal(0, self.rank_spread, self.ranks)
+        factor = (link + link.T + own[:, None] + own[None, :])[..., None] + np.zeros(len(self.sizes))
         for r, ratio in self.slow_ranks.items():
-            rank[r] += np.log(ratio)
-        factor += rank[:, None] + rank[None, :]
+            factor[r] += np.log(ratio)
+            factor[:, r] += np.log(ratio)
+        host = self.hosts()
+        for h, ratio in self.slow_hosts.items():
+            factor[(host == h)[:, None] != (host == h)[None, :]] += np.log(ratio)
         for (i, j), ratio in self.slow_links.items():
             factor[i, j] += np.log(ratio)
             factor[j, i] += np.log(ratio)
-        out = self.latency() * np.exp(factor)[..., None]
+        out = self.latency() * np.exp(factor)
         out[np.arange(self.ranks), np.arange(self.ranks)] = np.nan
         return out
 
@@ -169,9 +178,7 @@ def summary_of_medians(
 ) -> xr.Dataset:
     """/summary with median, its interval and epochs from epoch medians (src, dst, size, epoch)."""
     ranks, epochs = medians.shape[0], medians.shape[3]
-    low, high = np.full(medians.shape[:3], np.nan), np.full(medians.shape[:3], np.nan)
-    for cell in np.argwhere(np.isfinite(medians).all(axis=3)):
-        low[tuple(cell)], high[tuple(cell)] = stats.epoch_median_ci(medians[tuple(cell)])
+    low, high = _median_intervals(medians)
     dims = ("src", "dst", "size")
     data: dict[str, Any] = {
         "median": (dims, np.median(medians, axis=3), {"units": "s"}),
@@ -183,6 +190,27 @@ def summary_of_medians(
     if host is not None:
         data["host"] = ("rank", host.astype(object), {"units": "1"})
     return xr.Dataset(data, coords=_coords(ranks, sizes), attrs={"value": value})
+
+
+def _median_intervals(medians: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of `stats.epoch_median_ci` of each cell: (src, dst, size, epoch) -> (src, dst, size).
+
+    NaN where an epoch is missing.
+    """
+    epochs = medians.shape[3]
+    if epochs >= SIGN_TEST_EPOCHS:
+        ordered = np.sort(medians, axis=3)
+        ends = []
+        for place in stats.epoch_median_ci(np.arange(epochs, dtype=float)):
+            below = min(int(place), epochs - 2)
+            share = place - below
+            ends.append((1 - share) * ordered[..., below] + share * ordered[..., below + 1])
+        known = np.isfinite(medians).all(axis=3)
+        return np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan)
+    low, high = np.full(medians.shape[:3], np.nan), np.full(medians.shape[:3], np.nan)
+    for cell in np.argwhere(np.isfinite(medians).all(axis=3)):
+        low[tuple(cell)], high[tuple(cell)] = stats.epoch_median_ci(medians[tuple(cell)])
+    return low, high
 
 
 def _coords(ranks: int, sizes: tuple[int, ...]) -> dict[str, tuple[str, np.ndarray, dict[str, str]]]:

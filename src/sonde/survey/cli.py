@@ -77,7 +77,7 @@ def check(
     began = settings().began
     import tempfile
 
-    from sonde.core.drain import drain_command, drain_words
+    from sonde.core.drain import drain_lines, drain_words
     from sonde.survey import run as surveys
 
     if against is not None and not against.is_dir():  # told before anything is measured
@@ -107,9 +107,9 @@ def check(
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        if command := drain_command(surveys.draining(results)):
-            outcome.lines.append(f" would drain: {command}")
-            outcome.values["drain"] = drain_words(surveys.draining(results))
+        outcome.lines += drain_lines(surveys.draining(results))
+        if words := drain_words(surveys.draining(results)):
+            outcome.values["drain"] = words
     elif not all(result.comparable for result in results):
         outcome.exit = Exit.INCOMPLETE
     if any(result.interrupted for result in results):

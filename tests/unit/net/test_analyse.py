@@ -281,7 +281,7 @@ def test_shared_cores_make_a_warning_of_a_slow_link(run):
 
 
 def test_few_cells_are_all_fitted_and_many_are_sampled(run, monkeypatch):
-    few = analyse(run[0].isel(src=slice(0, 6), dst=slice(0, 6)))
+    few = analyse(run[0].isel(src=slice(0, 6), dst=slice(0, 6), rank=slice(0, 6)))
     assert np.isfinite(few["lognormal_ks"].values).sum() == few.attrs["measured_cells"] == 60
     monkeypatch.setattr(cells, "FITTED", 10)
     summary = analyse(run[0])

@@ -100,6 +100,16 @@ def test_a_slow_rank_is_no_class():
     assert len(link_classes(pairs_from(y, ranks))) == 1
 
 
+def test_links_that_all_share_a_host_are_no_class_unless_the_topology_says_so():
+    """Three hosts of which one is far, and nobody knows why: that is to be told, and not to be a class."""
+    net = Network(ranks=8, ranks_per_host=1, hosts_per_switch=8, slow_hosts={3: (1.0, 2.0, 10.0)})
+    classes = link_classes(pairs_of(net.summary(20, np.random.default_rng(9))))
+    assert len(classes) == 1
+    two = Network(ranks=8, ranks_per_host=4, hosts_per_switch=8)  # all links between hosts touch both
+    classes = link_classes(pairs_of(two.summary(20, np.random.default_rng(9))))
+    assert len(classes) == 2
+
+
 def test_two_ranks_are_one_class():
     found = link_classes(pairs_from(np.log([1e-6]), 2))
     assert list(found.count) == [1]

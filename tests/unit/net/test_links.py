@@ -91,6 +91,63 @@ def test_slow_host_is_named_once():
     assert [(s.subject, s.host) for s in test.ranks] == [("host", "n002")]
 
 
+def subjects(test: LinkTest) -> list[tuple[str, int, str, tuple[int, ...]]]:
+    return [(slow.subject, slow.src, slow.host, slow.sizes) for slow in [*test.ranks, *test.links]]
+
+
+SIZES = (8, 1024, 65536, 1 << 20)
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 10.0])
+@pytest.mark.parametrize("at", [(0,), (2,), (2, 3), (1, 2, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize(("hosts", "per_host"), [(5, 1), (8, 1), (8, 2), (24, 1)])
+def test_a_host_that_is_slow_at_some_sizes_is_named_with_them_and_nothing_else(hosts, per_host, at, ratio):
+    """Eight hosts, one at a tenth of its bandwidth: it was a class of its own, within which nothing was slow."""
+    factor = tuple(ratio if k in at else 1.0 for k in range(len(SIZES)))
+    net = Network(
+        ranks=hosts * per_host,
+        ranks_per_host=per_host,
+        hosts_per_switch=24,
+        sizes=SIZES,
+        slow_hosts={3: factor},
+    )
+    _, classes, test = judged(net.summary(20, np.random.default_rng(31)))
+    sizes = tuple(SIZES[k] for k in at)
+    assert subjects(test) == [("rank", 3, "n003", sizes) if per_host == 1 else ("host", -1, "n003", sizes)]
+    assert len(np.unique(classes)) == per_host  # within hosts, and between them
+    (slow,) = test.ranks
+    assert slow.ratio == pytest.approx(ratio, rel=0.1)
+    assert slow.low < slow.ratio < slow.high
+    assert slow.links == slow.of == (hosts - 1) * per_host**2
+
+
+def test_a_link_that_is_slow_at_one_size_of_many_is_named_with_it():
+    sizes = tuple(8 * 4**k for k in range(8))
+    factor = tuple(2.0 if k == 5 else 1.0 for k in range(8))
+    net = Network(ranks=16, ranks_per_host=1, hosts_per_switch=16, sizes=sizes, slow_links={(3, 9): factor})
+    _, _, test = judged(net.summary(20, np.random.default_rng(32)))
+    assert [(slow.src, slow.dst, slow.sizes) for slow in test.links] == [(3, 9, (sizes[5],))]
+
+
+def test_links_of_a_host_to_some_hosts_are_one_finding_about_it():
+    """As with one bad uplink of two: half of its links are slow."""
+    slow = {(3, k): 1.6 for k in range(8, 14)}
+    net = Network(ranks=16, ranks_per_host=1, hosts_per_switch=16, slow_links=slow)
+    _, _, test = judged(net.summary(20, np.random.default_rng(33)))
+    assert [(one.subject, one.src, one.host, one.links, one.of) for one in test.ranks] == [
+        ("rank", 3, "n003", 6, 15)
+    ]
+    assert named(test) == set()
+
+
+@pytest.mark.parametrize("hosts", [4, 5, 6])
+def test_few_hosts_without_a_fault_are_clean(hosts):
+    rng = np.random.default_rng(34)
+    net = Network(ranks=hosts, ranks_per_host=1, hosts_per_switch=8)
+    runs = [judged(net.summary(20, rng))[2] for _ in range(20)]
+    assert sum(bool(subjects(run)) for run in runs) <= 3
+
+
 @pytest.mark.parametrize("runs", [6, pytest.param(20, marks=pytest.mark.soak)])
 def test_detectable_slowdown_is_detected_about_as_often_as_said(runs):
     rng = np.random.default_rng(9)
@@ -193,8 +250,13 @@ def test_sets_of_sizes():
 
     assert spans(1) == [(0, 1)]
     assert spans(3) == [(0, 3), (0, 1), (1, 3), (1, 2), (2, 3)]
-    assert spans(4) == [(0, 4), (0, 2), (2, 4)]
-    assert (0, 5) in spans(11)
+    assert spans(4) == [(0, 4), (0, 2), (2, 4), (0, 1), (1, 2), (2, 3), (3, 4)]
+    assert {(size, size + 1) for size in range(11)} < set(spans(11))
+    assert [(part.start, part.stop) for part in links.column_sizes(4, singles=False)] == [
+        (0, 4),
+        (0, 2),
+        (2, 4),
+    ]
 
 
 def test_combined_p_keeps_its_digits_and_ignores_nan():

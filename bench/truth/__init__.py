@@ -1,0 +1,1 @@
+"""Whether what is wrong is named, and nothing else."""
