@@ -108,10 +108,10 @@ class Stored:
 
 
 @contextmanager
-def stored(*words: str, **how: Any) -> Iterator[Stored]:
+def stored(*words: str, listen: str = "127.0.0.1:0", **how: Any) -> Iterator[Stored]:
     """A server. how: further arguments of Popen."""
     process = subprocess.Popen(
-        [str(launch.libexec() / "sonde-stored"), "--listen", "127.0.0.1:0", "--backend", "kv=memory", *words],
+        [str(launch.libexec() / "sonde-stored"), "--listen", listen, "--backend", "kv=memory", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -181,9 +181,9 @@ Endpoint server_end(int fd, bool client) {
       ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0)
     return {};
   const Place here = place_of(own), there = place_of(peer);
-  const Place& server = client ? there : here;
+  const Place &server = client ? there : here, &from = client ? here : there;
   if (server.host.empty()) return {};
-  Endpoint end{server.host + ':' + std::to_string(server.port), {}};
+  Endpoint end{server.host + ':' + std::to_string(server.port), {}, from.host + ':' + std::to_string(from.port)};
   if (server.loopback || here.host == there.host) end.machine = this_machine();
   return end;
 }
@@ -191,7 +191,7 @@ Endpoint server_end(int fd, bool client) {
 std::string statement(const Handshake& h, std::string_view who) {
   std::string text = "sonde store " + std::string(protocol);
   for (const std::string_view part : {who, h.method, h.client_nonce, h.server_nonce, std::string_view(h.server.address),
-                                      std::string_view(h.server.machine)})
+                                      std::string_view(h.server.machine), std::string_view(h.server.client)})
     text.append("\n").append(part);
   return text;
 }

@@ -34,7 +34,7 @@ std::string nonce();
 bool is_nonce(std::string_view text);
 
 /// The version of the handshake that this build speaks. Both sides send it, so that two that do not fit say so.
-inline constexpr std::string_view protocol = "2";
+inline constexpr std::string_view protocol = "3";
 
 /// One end of a connection, in the words in which both ends name it.
 struct Endpoint {
@@ -42,6 +42,9 @@ struct Endpoint {
   /// What tells this machine from others that use the same address: the kernel's boot and the network namespace. Only
   /// of connections within one machine, as over loopback; else empty.
   std::string machine;
+  /// The client's end, in the same words. Who takes a client's connection and passes its proof on over one of his own has
+  /// another: also where he listens at the server's address before the server does.
+  std::string client;
 };
 /// The server's end of a connected socket, as its client sees it (the peer) and as the server sees it (its own).
 Endpoint server_end(int fd, bool client);
@@ -51,8 +54,8 @@ struct Handshake {
   std::string_view method, client_nonce, server_nonce;
   Endpoint server;
 };
-/// "sonde store 2", who proves ("client", "server"), the method, both nonces, the server's address and machine, with a
-/// newline between each two.
+/// "sonde store 3", who proves ("client", "server"), the method, both nonces, the server's address and machine, the
+/// client's address, with a newline between each two.
 std::string statement(const Handshake& handshake, std::string_view who);
 /// HMAC-SHA256 of a statement, in hexadecimal.
 std::string token_proof(const std::string& token, const Handshake& handshake, std::string_view who);

@@ -31,6 +31,7 @@ from store_frames import CHALLENGE, GOODBYE, HELLO, PROOF, WELCOME, Caller, fram
 
 __all__ = ["place", "stranger"]
 NONCE = "0123456789abcdef" * 4
+PROTOCOL = "3"
 CLONE_NEWNET = 0x40000000
 Methods = dict[str, tuple[list[str], dict[str, Any]]]
 
@@ -68,7 +69,7 @@ def test_another_user_of_the_machine_does_not_get_into_a_store_that_was_started_
 
         def by_hand() -> None:
             one = Caller(server.address)
-            one.say(frame(HELLO, text(protocol="2", client="stranger", nonce=NONCE)))
+            one.say(frame(HELLO, text(protocol=PROTOCOL, client="stranger", nonce=NONCE)))
             kind, challenge = one.hear()
             assert (kind, b"auth=user" in challenge) == (CHALLENGE, True)
             one.say(frame(PROOF, text(server=server.address, proof="0" * 64)))
@@ -178,6 +179,35 @@ def test_a_proof_that_is_passed_on_gets_nobody_in(methods: Methods, method: str)
     rogue.end()
 
 
+@pytest.mark.parametrize("method", ["user", "token", "munge"])
+def test_a_proof_that_is_passed_on_by_who_was_at_the_address_before_its_server_gets_nobody_in(
+    methods: Methods, method: str
+) -> None:
+    """The client, the server and who stands between them all see the same address of the same machine."""
+    if method not in methods:
+        pytest.skip("built without MUNGE")
+    words, options = methods[method]
+    taken, started = threading.Event(), threading.Event()
+
+    def late() -> socket.socket:
+        rogue.end()  # makes place for the server, and keeps the client that has come
+        taken.set()
+        started.wait(60)
+        return to(rogue.address)()
+
+    rogue = Relay(late)
+    codes: list[str] = []
+    client = threading.Thread(target=lambda: codes.append(refusal(rogue.address, **options)))
+    client.start()
+    assert taken.wait(60)
+    with stored(*words, listen=rogue.address):
+        started.set()
+        client.join(60)
+        assert codes == ["store.denied"]
+        assert rogue.kinds() == [CHALLENGE, GOODBYE]
+        assert refusal(rogue.address, **options) == ""
+
+
 def in_a_network_of_its_own(act: Callable[[], object]) -> None:
     """In a process with a loopback of its own, as on another machine."""
     pid = os.fork()
@@ -255,7 +285,7 @@ def rogue_server(*answers: bytes) -> Iterator[tuple[str, list[tuple[int, bytes]]
         thread.join(30)
 
 
-def challenge(auth: str, protocol: str = "2") -> bytes:
+def challenge(auth: str, protocol: str = PROTOCOL) -> bytes:
     return frame(3, text(auth=auth, nonce=NONCE, protocol=protocol))
 
 
@@ -312,11 +342,12 @@ def test_a_munged_that_hangs_holds_up_only_those_who_have_to_be_asked_for(
         try:
             strangers = [Caller(server.address) for _ in range(12)]
             for one in strangers:
-                one.say(frame(HELLO, text(protocol="2", client="stranger", nonce=NONCE)))
+                one.say(frame(HELLO, text(protocol=PROTOCOL, client="stranger", nonce=NONCE)))
                 assert one.hear()[0] == CHALLENGE
                 name, port = one.socket.getpeername()
-                there = machine()
-                one.say(frame(PROOF, text(server=f"{name}:{port}", machine=there, proof="MUNGE:AwQDAAA:")))
+                own = "{}:{}".format(*one.socket.getsockname())
+                ends = {"server": f"{name}:{port}", "machine": machine(), "from": own}
+                one.say(frame(PROOF, text(**ends, proof="MUNGE:AwQDAAA:")))
             for k in range(100):
                 client.put("s", f"k{k}", b"v")
             assert client.get("s", "k99") == b"v"

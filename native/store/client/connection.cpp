@@ -183,7 +183,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
                      std::string(auth::protocol),
                  "run the same version of Sonde on both sides; this one is " SONDE_VERSION};
   const auth::Handshake shake{method, own_nonce, server_nonce, auth::server_end(tcp_->wait_fd(), true)};
-  wire::Text proof{{"server", shake.server.address}, {"machine", shake.server.machine}};
+  wire::Text proof{{"server", shake.server.address}, {"machine", shake.server.machine}, {"from", shake.server.client}};
   std::string token;
   // The server chooses one part of what is signed for it. It is a nonce and nothing else: other programs take
   // credentials for other texts.

@@ -397,7 +397,8 @@ void Session::proof(const wire::Text& text) {
   if (config.auth == "none") return welcome({});
   // What the client reached, by its own account: a proof for another address was made for another server, and is passed
   // on by somebody in between.
-  auth::Endpoint reached{std::string(wire::text_value(text, "server")), std::string(wire::text_value(text, "machine"))};
+  auth::Endpoint reached{std::string(wire::text_value(text, "server")), std::string(wire::text_value(text, "machine")),
+                         std::string(wire::text_value(text, "from"))};
   const auth::Endpoint own = auth::server_end(tcp_->wait_fd(), false);
   const bool known =
       std::find(config.known_as.begin(), config.known_as.end(), reached.address) != config.known_as.end();
@@ -411,6 +412,14 @@ void Session::proof(const wire::Text& text) {
          "connect to the server itself; or have it started with --known-as and the address that clients reach"},
         false);
   }
+  if (!known && reached.client != own.client)
+    return refuse({"store.denied",
+                   "the client's end of this connection is " + reached.client.substr(0, entry_name_bytes) +
+                       " by its own account, and " + own.client + " as the server sees it: something between them "
+                       "passes the connection on",
+                   "connect to the server itself; where addresses are translated on the way, have it started with "
+                   "--known-as and the address that clients reach"},
+                  false);
   const auth::Handshake shake{config.auth, client_nonce_, nonce_, reached};
   if (!auth::is_nonce(client_nonce_))
     return refuse({"store.bad_frame", "the client's nonce is not one", "both sides must run the same version of Sonde"},
