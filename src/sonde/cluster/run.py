@@ -34,6 +34,7 @@ from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
 from sonde.core.launch.process import MARK, die_with_parent, sweep
+from sonde.core.lines import of_kernel
 from sonde.core.owned_files import NewFile
 from sonde.core.processes import signal_found, stat_fields
 
@@ -138,7 +139,7 @@ class Keeper:
 
 
 def _field(pid: int, name: str) -> str:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in of_kernel(Path(f"/proc/{pid}/status")):
         if line.startswith(f"{name}:"):
             return line.partition(":")[2]
     return ""
@@ -201,7 +202,7 @@ def _held(name: str, make: bool) -> Iterator[Path | None]:
         try:
             if make:
                 STATE.mkdir(mode=0o755, exist_ok=True)
-                folder.mkdir(mode=0o755, exist_ok=True)
+                folder.mkdir(mode=0o711, exist_ok=True)  # whom it may be read by may lock it
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:  # also of one that is just being removed
             if make and STATE.parent.is_dir():
@@ -281,7 +282,7 @@ def kept_in(folder: Path) -> Kept | None:
         raise EnvironmentFailure(
             "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -591,7 +592,7 @@ class Cluster:
         device = plan.port(self._checked(node))
         # proc(5), /proc/pid/net/dev: eight numbers of what was received, eight of what was sent.
         with suppress(OSError):
-            for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
+            for line in of_kernel(Path(f"{self.keeper.proc}/net/dev")):
                 name, colon, rest = line.partition(":")
                 if colon and name.strip() == device:
                     told = [int(word) for word in rest.split()]

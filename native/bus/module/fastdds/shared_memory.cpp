@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string_view>
+#include <thread>
 
 namespace sonde::bus::fastdds {
 
@@ -82,10 +84,11 @@ Cleaned clean(double age_s, const std::string& folder) {
   for (const std::string& lock : locks) {
     const std::string of = lock.substr(0, lock.size() - 3);
     subjects.erase(of);
-    const int fd = open((in / lock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    // A pipe of that name would hold up who opens it until somebody writes.
+    const int fd = open((in / lock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     struct stat opened{}, named{};
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && stat((in / lock).c_str(), &named) == 0 &&
+    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 && stat((in / lock).c_str(), &named) == 0 &&
         opened.st_ino == named.st_ino) {
       if (age_of(opened) < age_s) ++young;
       else if (lock.ends_with("_el")) files += remove_all(in, of, lock);
@@ -119,15 +122,17 @@ Cleaned clean(double age_s, const std::string& folder) {
 GroupLock::GroupLock(std::uint32_t group_port, const std::string& folder)
     : path_(folder + "/" + std::string(port_prefix) + std::to_string(group_port) + "_sl") {
   for (int tries = 0; tries < 100 && fd_ < 0; ++tries) {
-    fd_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    fd_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd_ < 0) return;
     struct stat opened{}, named{};
-    // Somebody may look whether it is locked by locking it, or remove it meanwhile.
-    if (flock(fd_, LOCK_SH) == 0 && fstat(fd_, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
-        opened.st_ino == named.st_ino)
+    // Somebody may look whether it is locked by locking it, or remove it meanwhile. Who keeps it locked, as each user of
+    // the machine may, holds up nobody: this one goes without.
+    if (fstat(fd_, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd_, LOCK_SH | LOCK_NB) == 0 &&
+        stat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino)
       return;
     close(fd_);
     fd_ = -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
