@@ -34,7 +34,6 @@ from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
 from sonde.core.launch.process import MARK, die_with_parent, sweep
-from sonde.core.lines import of_kernel
 from sonde.core.owned_files import NewFile
 from sonde.core.processes import signal_found, stat_fields
 
@@ -139,7 +138,7 @@ class Keeper:
 
 
 def _field(pid: int, name: str) -> str:
-    for line in of_kernel(Path(f"/proc/{pid}/status")):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return line.partition(":")[2]
     return ""
@@ -282,7 +281,7 @@ def kept_in(folder: Path) -> Kept | None:
         raise EnvironmentFailure(
             "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -592,7 +591,7 @@ class Cluster:
         device = plan.port(self._checked(node))
         # proc(5), /proc/pid/net/dev: eight numbers of what was received, eight of what was sent.
         with suppress(OSError):
-            for line in of_kernel(Path(f"{self.keeper.proc}/net/dev")):
+            for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
                 name, colon, rest = line.partition(":")
                 if colon and name.strip() == device:
                     told = [int(word) for word in rest.split()]
