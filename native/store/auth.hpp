@@ -42,8 +42,8 @@ struct Endpoint {
   /// What tells this machine from others that use the same address: the kernel's boot and the network namespace. Only
   /// of connections within one machine, as over loopback; else empty.
   std::string machine;
-  /// The client's end, in the same words. Who takes a client's connection and passes its proof on over one of his own has
-  /// another: also where he listens at the server's address before the server does.
+  /// The client's end, in the same words. Who takes a client's connection and passes its proof on over one of his own
+  /// has another: also where he listens at the server's address before the server does.
   std::string client;
 };
 /// The server's end of a connected socket, as its client sees it (the peer) and as the server sees it (its own).

@@ -415,7 +415,8 @@ void Session::proof(const wire::Text& text) {
   if (!known && reached.client != own.client)
     return refuse({"store.denied",
                    "the client's end of this connection is " + reached.client.substr(0, entry_name_bytes) +
-                       " by its own account, and " + own.client + " as the server sees it: something between them "
+                       " by its own account, and " + own.client +
+                       " as the server sees it: something between them "
                        "passes the connection on",
                    "connect to the server itself; where addresses are translated on the way, have it started with "
                    "--known-as and the address that clients reach"},

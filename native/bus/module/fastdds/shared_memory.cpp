@@ -88,8 +88,8 @@ Cleaned clean(double age_s, const std::string& folder) {
     const int fd = open((in / lock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     struct stat opened{}, named{};
-    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 && stat((in / lock).c_str(), &named) == 0 &&
-        opened.st_ino == named.st_ino) {
+    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        stat((in / lock).c_str(), &named) == 0 && opened.st_ino == named.st_ino) {
       if (age_of(opened) < age_s) ++young;
       else if (lock.ends_with("_el")) files += remove_all(in, of, lock);
       else doubtful.insert(lock);
@@ -125,8 +125,8 @@ GroupLock::GroupLock(std::uint32_t group_port, const std::string& folder)
     fd_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd_ < 0) return;
     struct stat opened{}, named{};
-    // Somebody may look whether it is locked by locking it, or remove it meanwhile. Who keeps it locked, as each user of
-    // the machine may, holds up nobody: this one goes without.
+    // Somebody may look whether it is locked by locking it, or remove it meanwhile. Who keeps it locked, as each user
+    // of the machine may, holds up nobody: this one goes without.
     if (fstat(fd_, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd_, LOCK_SH | LOCK_NB) == 0 &&
         stat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino)
       return;

@@ -145,8 +145,8 @@ class ProbeProcess:
         self._env = {**os.environ, **(env or {})}
         self._mark = uuid.uuid4().hex
         self._env[MARK] = self._mark
-        # hwloc, within mpirun and MPIs, looks for displays :0 to :9, and waits for whoever listens at their names, which
-        # each user of the machine may.
+        # hwloc, within mpirun and MPIs, looks for displays :0 to :9, and waits for whoever listens at their names,
+        # which each user of the machine may.
         self._env.setdefault("HWLOC_COMPONENTS", "-gl")
         self._cwd = cwd
         self._grace_s = grace_s
