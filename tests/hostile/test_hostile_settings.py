@@ -495,6 +495,7 @@ BY_NAME = {
     "src/sonde/core/launch/mpirun.py": "RESOURCE_MANAGER",
     "src/sonde/core/launch/process.py": "MARK",
     "src/sonde/core/launch/remains.py": "temporary folders",
+    "src/sonde/core/launch/session_files.py": "RESOURCE_MANAGER, OPAL_PREFIX and PRTE_PREFIX",
     "src/sonde/core/launch/start.py": "TRANSPORT_VARIABLES and MPI_PREFIXES",
     "src/sonde/core/netcdf.py": "HDF5's",
     "src/sonde/core/provenance.py": "_JOB_VARIABLES",

@@ -679,8 +679,10 @@ def test_a_server_killed_during_a_put_is_a_clear_error(sonde):
         assert put.returncode == 3
         assert "Traceback" not in err
         assert re.search(r"of the new content the first \d+ B are written", plain(err))
-        assert f"sonde store status --server {running.address}" in plain(err)
-        assert plain(err).count(running.address) == 2
+        # A piece in flight when the server ends says that; one sent after it, that nobody listens any more.
+        lost = f"sonde store status --server {running.address}"
+        nobody = f"cannot connect to {running.address}: Connection refused"
+        assert lost in plain(err) or (nobody in plain(err) and "sonde store serve" in plain(err))
 
 
 def test_a_port_that_is_taken_is_told_of(sonde, service):

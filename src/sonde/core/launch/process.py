@@ -34,7 +34,7 @@ from sonde.core import processes
 from sonde.core.errors import EnvironmentFailure, SondeError
 from sonde.core.events import Event
 from sonde.core.events import parse as parse_event
-from sonde.core.launch import remains
+from sonde.core.launch import remains, session_files
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -148,6 +148,7 @@ class ProbeProcess:
         # hwloc, within mpirun and MPIs, looks for displays :0 to :9, and waits for whoever listens at their names,
         # which each user of the machine may.
         self._env.setdefault("HWLOC_COMPONENTS", "-gl")
+        self._made: Path | None = None  # for MPI's session files
         self._cwd = cwd
         self._grace_s = grace_s
         self._room = room
@@ -181,6 +182,8 @@ class ProbeProcess:
             ) from error
         self._log_start = self._log_file.tell()
         self._began = time.time()
+        self._made, variables = session_files.make(self.command, self._env)
+        self._env |= variables
         try:
             self._guard = subprocess.Popen(
                 [
@@ -209,11 +212,14 @@ class ProbeProcess:
         except OSError as error:
             self._log_file.close()
             self._dismiss_guard()
+            self._remove_made()
             raise EnvironmentFailure(
                 f"{self._room}.no_launcher",
                 f"cannot start '{self.command[0]}': {error.strerror}",
                 "check --launcher and that its module is loaded",
             ) from error
+        if self._made is not None:  # who outlives us is to find it
+            remains.note(self.log.parent, self.pid, (), self._env, self._began, self._made)
         return self
 
     def __enter__(self) -> ProbeProcess:
@@ -332,7 +338,7 @@ class ProbeProcess:
         if event["event"] == "error":
             self.last_error = event
         elif event["event"] == "start":  # all ranks are up, and so is what they share
-            remains.note(self.log.parent, self.pid, marked(self._mark), self._env, self._began)
+            remains.note(self.log.parent, self.pid, marked(self._mark), self._env, self._began, self._made)
         self._on_event(event)
 
     def _to_log(self, line: bytes) -> None:
@@ -350,12 +356,17 @@ class ProbeProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._guard.communicate(b"through\n", timeout=5)
 
+    def _remove_made(self) -> None:
+        if self._made is not None:
+            session_files.remove(self._made)
+
     def _finish(self) -> Ending:
         assert self._child is not None
         assert self._log_file is not None
         status = self._child.wait()
         sweep(self._mark)
         remains.clear(self.log.parent)
+        self._remove_made()
         self._dismiss_guard()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:

@@ -1,6 +1,6 @@
 """What a run's MPI keeps on this machine outside the run's folder, and its removal when the MPI could not.
 
-Open MPI's ranks share segments in /dev/shm, and its mpirun has a session folder in the temporary folder; mpirun
+Open MPI's ranks share segments in /dev/shm, and its mpirun has a folder of session files (session_files.py); mpirun
 removes both when it ends in order, which a SIGKILL or the kernel's memory killer does not let it do. MPICH unlinks
 its segments once all ranks have attached them. So what is there is noted in the run's folder as soon as the ranks
 are up, and who outlives the launcher removes it: Sonde, else the guard (`process._GUARD` reads the note, too), else
@@ -27,6 +27,8 @@ from sonde.core.owned_files import Folder
 
 SHARED_MEMORY = "/dev/shm/"
 OF_OPEN_MPI_5 = ("prte.", "prterun.", "mpirun.")
+PRIVATE_SESSION = "sonde-mpi-"
+"""How the name of a folder begins that is made for one mpirun; see session_files.py."""
 
 
 def note_path(run_dir: Path) -> Path:
@@ -35,14 +37,20 @@ def note_path(run_dir: Path) -> Path:
 
 
 def note(
-    run_dir: Path, launcher: int, ranks: Iterable[int], environment: Mapping[str, str], began: float
+    run_dir: Path,
+    launcher: int,
+    ranks: Iterable[int],
+    environment: Mapping[str, str],
+    began: float,
+    made: Path | None = None,
 ) -> None:
     """Notes what a run uses on this machine; nothing where it uses nothing or the folder takes no more.
 
     launcher, ranks: process ids. environment: the launcher's. began: s since 1970; what is older belongs to
-    another.
+    another. made: the folder that session_files made for it.
     """
-    found = [*segments(ranks), *session_folders(launcher, environment)]
+    own = [made] if made else session_folders(launcher, environment)
+    found = [*segments(ranks), *own]
     lines = []
     for path in dict.fromkeys(found):
         with suppress(OSError):
@@ -72,7 +80,11 @@ def session_folders(launcher: int, environment: Mapping[str, str]) -> list[Path]
 
     Those of 5 are prte.HOST.PID.UID, and since 5.0.6 named after the program: prterun.HOST.PID.UID.
     """
-    names = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base", "TMPDIR", "TEMP", "TMP")
+    names = (
+        *(f"OMPI_MCA_orte_{which}tmpdir_base" for which in ("", "local_")),
+        *(f"PRTE_MCA_prte_{which}tmpdir_base" for which in ("", "local_")),
+        *("TMPDIR", "TEMP", "TMP"),
+    )
     bases = dict.fromkeys([*(environment[name] for name in names if environment.get(name)), "/tmp"])
     return [
         folder
@@ -114,7 +126,7 @@ def _removed(path: Path, inode: str) -> bool:
     if not path.is_absolute() or ".." in path.parts:
         return False
     in_memory = str(path).startswith(SHARED_MEMORY)
-    if not in_memory and not path.name.startswith(("pid.", *OF_OPEN_MPI_5)):
+    if not in_memory and not path.name.startswith(("pid.", PRIVATE_SESSION, *OF_OPEN_MPI_5)):
         return False
     with suppress(OSError), _parent(path) as parent:
         found = parent.facts(path.name)
