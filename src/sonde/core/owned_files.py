@@ -368,7 +368,7 @@ class NewFile:
                     fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remove_left()
         except BaseException:
-            self._close()
+            self.discard()
             raise
 
     @property
@@ -393,9 +393,7 @@ class NewFile:
 
     def discard(self) -> None:
         """Removes the file, unless it was published. Safe to call twice."""
-        if self.descriptor < 0:
-            return
-        if self._name:
+        if self.descriptor >= 0 and self._name:
             # A library may keep a file open that it could not write; truncating it frees the disk all the same.
             with suppress(OSError):
                 os.ftruncate(self.descriptor, 0)

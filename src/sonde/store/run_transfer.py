@@ -70,36 +70,41 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
     EnvironmentFailure  core.cannot_write.
     """
     new: NewFile | None = None
-    try:
-        if not file.exists() or stats.S_ISREG(file.stat().st_mode):
-            new = NewFile(file)
-        with _without(new), new.file() if new else file.open("wb") as stream:
-            yield stream.write
-        if new:
-            new.publish()
-    except OSError as error:
-        if isinstance(error, errors.StoreError):
-            raise
-        raise EnvironmentFailure(
-            "core.cannot_write", f"cannot write {file}: {reason_not_written(error)}", "choose another place"
-        ) from None
-    finally:
-        if new:
-            new.discard()
-
-
-@contextmanager
-def _without(new: NewFile | None) -> Iterator[None]:
-    """Removes a file when SIGTERM or SIGHUP ends this process. (Ctrl-C is an exception as any other.)"""
+    making = True
+    asked: list[int] = []
 
     def end(number: int, _: object) -> None:
+        """SIGTERM and SIGHUP end this process, and leave no file. (Ctrl-C is an exception as any other.)"""
+        asked.append(number)
+        if making:  # there may be a file by now that `new` does not name yet
+            return
         if new:
             new.discard()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     with signals(end, (signal.SIGTERM, signal.SIGHUP)):
-        yield
+        try:
+            if not file.exists() or stats.S_ISREG(file.stat().st_mode):
+                new = NewFile(file)
+            making = False
+            if asked:
+                end(asked[0], None)
+            with new.file() if new else file.open("wb") as stream:
+                yield stream.write
+            if new:
+                new.publish()
+        except OSError as error:
+            if isinstance(error, errors.StoreError):
+                raise
+            raise EnvironmentFailure(
+                "core.cannot_write",
+                f"cannot write {file}: {reason_not_written(error)}",
+                "choose another place",
+            ) from None
+        finally:
+            if new:
+                new.discard()
 
 
 @contextmanager

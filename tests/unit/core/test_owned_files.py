@@ -196,6 +196,16 @@ def test_all_of_a_folder_goes_and_nothing_that_a_link_leads_to(tmp_path):
     assert named(tmp_path / "precious") == ["letter"]
 
 
+def test_a_ctrl_c_while_a_new_file_is_made_leaves_none(tmp_path, monkeypatch):
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NewFile, "_remove_left", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        NewFile(tmp_path / "a.nc")
+    assert named(tmp_path) == []
+
+
 def test_names_of_parts_are_known_again():
     assert is_part(part_name("a.nc"))
     assert is_part(part_name("a.nc"), of="a.nc")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 pytest.importorskip("sonde._store", reason="the store is not built")
@@ -124,3 +127,22 @@ def test_nothing_is_put_into_a_reserved_space(client, text):
         transfer.put(client, parse(text), iter([b"1"]), False)
     assert len(listed(client, "hdf5:")) == len(FILES)
     assert list(client.keys("sonde.items")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_file_is_made_leaves_none(number, tmp_path, monkeypatch):
+    made = transfer.NewFile
+
+    def ended_meanwhile(path):
+        new = made(path)
+        os.kill(os.getpid(), number)
+        return new
+
+    monkeypatch.setattr(transfer, "NewFile", ended_meanwhile)
+    if (pid := os.fork()) == 0:
+        signal.signal(number, signal.SIG_DFL)
+        with transfer.sink(tmp_path / "back") as write:
+            write(b"more")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
+    assert list(tmp_path.iterdir()) == []
