@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -169,22 +169,32 @@ def find_period(agent: AgentPlan) -> float:
     """
     from sonde.noise.run_agents import KeeperProcess
 
-    onsets: list[float] = []
     with KeeperProcess(agent) as keeper:
         keeper.ask("start")
-        before = float(keeper.ask("usage")["cpu_s"])
-        last_work = float("-inf")
-        end = time.monotonic() + WATCH_S
-        while (now := time.monotonic()) < end:
-            used = float(keeper.ask("usage")["cpu_s"])
-            if used > before:
-                if now - last_work > APART_S:
-                    onsets.append(now)
-                last_work = now
-            before = used
-            time.sleep(WATCH_STEP_S)
+        onsets = wake_ups(lambda: float(keeper.ask("usage")["cpu_s"]))
         keeper.ask("stop")
     return steady_gap(onsets)
+
+
+def wake_ups(
+    used_s: Callable[[], float],
+    now_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> list[float]:
+    """When work began after a pause, s of `now_s`. used_s: CPU time so far."""
+    onsets: list[float] = []
+    before = used_s()
+    last_work = float("-inf")
+    end = now_s() + WATCH_S
+    while (now := now_s()) < end:
+        used = used_s()
+        if used > before:
+            if now - last_work > APART_S:
+                onsets.append(now)
+            last_work = now
+        before = used
+        sleep(WATCH_STEP_S)
+    return onsets
 
 
 def steady_gap(onsets: list[float]) -> float:
