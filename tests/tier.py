@@ -6,13 +6,14 @@
               tests once more under ASan and UBSan, compiled by clang where it is there; fuzzers of Python's parsers
     fuzz      each fuzzer, of C++ and of Python, for 30 s. Ends with a table of inputs, crashes, leaks, time-outs
     soak      what is statistical or long: campaigns, all C++ sources through clang-tidy, C++ unit tests under TSan,
-              a million inputs for each fuzzer, each system test file three times beside a busy machine. Ends with a
+              a million inputs for each fuzzer, the system tests three times beside a busy machine. Ends with a
               table of campaign, cases, failures
 
 Parts that mostly wait run beside those that compute. What a part says goes to build/tests/PART.log, and to the terminal
 where it fails. Each part's seconds stand at its end; the tier's, and the names of the tests that failed, come last.
-Exit status: 0 all passed, 1 one failed, 2 no such tier.
+Exit status: 0 all passed, 1 one failed, 2 no such tier or part.
 SONDE_TEST_ARGS: more words for pytest. SONDE_TEST_JOBS: how many processes share the tests; 0: one, here.
+SONDE_TEST_PARTS: only the parts whose name fits this pattern, as "*busy*"; a part that was not run is named at the end.
 SONDE_FUZZ_TOTAL: seconds for all fuzzers of test-all together; SONDE_FUZZ_SECONDS: for each of `fuzz`.
 """
 
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
@@ -226,11 +228,22 @@ def soak() -> Tier:
 
 
 def busy_thrice() -> Iterator[Part]:
-    """Each system test file, three times, while every core is kept busy by others."""
-    for path in sorted(chain.from_iterable((ROOT / folder).glob("test_*.py") for folder in PROGRAMS)):
-        where = str(path.relative_to(ROOT))
-        once = pytest(path.stem, "not soak", where, jobs=0, SONDE_TEST_BUSY="1").commands
-        yield Part(f"{path.stem}, busy, three times", once * 3, {"SONDE_TEST_BUSY": "1"})
+    """The system tests, three times, while every core is kept busy by others."""
+    for turn in (1, 2, 3):
+        yield pytest(
+            f"system tests, busy, {turn}",
+            "not soak and not alone",
+            *PROGRAMS,
+            jobs=WAITING,
+            SONDE_TEST_BUSY="1",
+        )
+        yield pytest(
+            f"system tests, busy, alone, {turn}",
+            "not soak and alone",
+            *files_with_mark("alone", *PROGRAMS),
+            jobs=0,
+            SONDE_TEST_BUSY="1",
+        )
 
 
 TIERS = {"check": check, "system": system, "test-all": test_all, "fuzz": fuzz, "soak": soak}
@@ -298,6 +311,16 @@ def drive(lane: Lane) -> list[Ended]:
     return ended
 
 
+def chosen(tier: Tier, pattern: str) -> tuple[Tier, list[str]]:
+    """The parts whose names fit, in their lanes, and the names of the others."""
+    left = [
+        part.name for lanes in tier for lane in lanes for part in lane if not fnmatchcase(part.name, pattern)
+    ]
+    fit = [[[part for part in lane if fnmatchcase(part.name, pattern)] for lane in lanes] for lanes in tier]
+    phases = [[lane for lane in lanes if lane] for lanes in fit]
+    return [lanes for lanes in phases if lanes], left
+
+
 def main(words: list[str]) -> int:
     if len(words) != 1 or words[0] not in TIERS:
         print(f"error: which tier? allowed: {', '.join(TIERS)}", file=sys.stderr)
@@ -306,7 +329,11 @@ def main(words: list[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     ended: list[Ended] = []
-    for lanes in TIERS[name]():
+    phases, left = chosen(TIERS[name](), os.environ.get("SONDE_TEST_PARTS") or "*")
+    if not phases:
+        print(f"error: SONDE_TEST_PARTS fits no part; there are: {', '.join(left)}", file=sys.stderr)
+        return 2
+    for lanes in phases:
         with ThreadPoolExecutor(len(lanes)) as pool:
             ended += chain.from_iterable(pool.map(drive, lanes))
     failed = [part.name for part in ended if not part.passed]
@@ -320,6 +347,8 @@ def main(words: list[str]) -> int:
     # A log is often read from its end alone.
     for line in chain.from_iterable(part.failures() for part in ended if not part.passed):
         print(f"  {line}")
+    if left:
+        print(f"  not run: {', '.join(left)}")
     print(f"{name}: {time.monotonic() - began:.0f} s, {outcome}")
     return 1 if failed else 0
 
