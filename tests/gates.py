@@ -153,7 +153,7 @@ def judge(gate: Gate, paths: list[str], require: bool) -> tuple[str, str, float]
     """(mark, what to print below, s)."""
     began = time.monotonic()
     if not (BIN / gate.tool).exists() and not shutil.which(gate.tool):
-        what = f"{gate.tool} is not there: 'make setup' could not install it; pip install 'sonde-hpc[check]'"
+        what = f"{gate.tool} is not there: 'make setup' could not install it"
         return ("✗" if require else "-"), what, 0.0
     said = list(run(gate, paths))
     text = "\n".join([*said, f"hint: {gate.hint}"]) if said else ""

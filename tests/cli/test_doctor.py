@@ -30,6 +30,7 @@ from sonde.cli.diagnosis import (
     rooms,
     store,
 )
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
 from sonde.store import run
@@ -509,7 +510,7 @@ def test_no_check_has_netcdf_files_open_while_another_has():
 def test_a_missing_library_says_what_to_install(monkeypatch):
     monkeypatch.setattr(rooms, "find_spec", lambda name: None)
     assert rooms.report(Here()).needs == [Need("report", "make setup")]
-    assert rooms.parquet(Here()).needs[0].install == "pip install 'sonde-hpc[parquet]'"
+    assert rooms.parquet(Here()).needs[0].install == distribution.install_python("pyarrow")
     assert rooms.browser(Here(environ={"PATH": ""})).mark == FACT
 
 

@@ -537,5 +537,5 @@ def _read_schema(file: Path, schema: Any) -> None:
         raise DataError(
             "core.newer_schema",
             f"{file} has the schema {room}/{version}; this Sonde reads up to {room}/{READS[room]}",
-            "pip install --upgrade sonde-hpc",
+            "use the Sonde that made it, or a newer one",
         )

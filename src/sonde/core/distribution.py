@@ -1,8 +1,11 @@
-"""Which Linux distribution this is, and what its packages are called: for hints that can be typed."""
+"""Which Linux distribution this is, and what packages are called: for hints that can be typed."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+from sonde.core.errors import typed
 
 INSTALL = {
     "debian": "apt-get install",
@@ -121,3 +124,17 @@ def install(what: str, root: Path = Path("/")) -> str:
     if here:
         return f"{INSTALL[here]} {PACKAGES[what][here]}"
     return f"{PACKAGES[what]['debian']} (Debian's names)"
+
+
+# What Sonde works without, and what some command wants; a test holds this and pyproject.toml together.
+PYTHON_PACKAGES = {
+    "cryptography": "cryptography>=42",
+    "h5py": "h5py>=3.16",
+    "matplotlib": "matplotlib>=3.8",
+    "pyarrow": "pyarrow>=15",
+}
+
+
+def install_python(what: str) -> str:
+    """The command that installs `what` (a key of PYTHON_PACKAGES) for the Python that runs here."""
+    return typed(sys.executable, "-m", "pip", "install", PYTHON_PACKAGES[what])

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core import dataset
+from sonde.core import dataset, distribution
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, nearest
 from sonde.core.owned_files import NewFile
 from sonde.data import rooms
@@ -262,7 +262,7 @@ def _pyarrow() -> Any:
         raise EnvironmentFailure(
             "data.no_pyarrow",
             "Parquet needs the package pyarrow, which is not installed",
-            "pip install 'sonde-hpc[parquet]'",
+            distribution.install_python("pyarrow"),
         ) from None
     return pyarrow
 

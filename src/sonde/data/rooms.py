@@ -29,7 +29,7 @@ def schema(room: str) -> RoomSchema:
         raise DataError(
             "data.unknown_room",
             f"the dataset is of room '{room}', which this Sonde does not have",
-            "use the Sonde that made it, or a newer one: pip install --upgrade sonde-hpc",
+            "use the Sonde that made it, or a newer one",
         ) from None
     return cast(RoomSchema, module.SCHEMA)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.options import FILE, common
 from sonde.core.outcome import Outcome
@@ -104,7 +105,9 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
         import pyarrow.parquet as pq
     except ImportError:
         raise EnvironmentFailure(
-            "io.no_parquet", "pyarrow is not installed", "pip install pyarrow, or --to csv"
+            "io.no_parquet",
+            "pyarrow is not installed",
+            f"{distribution.install_python('pyarrow')}, or --to csv",
         ) from None
     kinds: dict[str, Any] = {"rank": pa.int32(), "process": pa.int32(), "thread": pa.int32()}
     texts = ("host", "layer", "function", "engine", "request", "path")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.core.figure import Figure, Kind
 from sonde.core.surroundings import standing_safely
@@ -152,7 +153,7 @@ def _matplotlib() -> Any:
         raise EnvironmentFailure(
             "report.no_matplotlib",
             "static figures are drawn by matplotlib, which is not installed",
-            "pip install 'sonde-hpc[paper]'",
+            distribution.install_python("matplotlib"),
         ) from error
     return matplotlib
 

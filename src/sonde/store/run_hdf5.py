@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import libexec
@@ -16,7 +17,7 @@ PROBE = "sonde-storebench"
 BRINGERS = (("h5py", "h5*.so"), ("netCDF4", "_netCDF4*.so"))
 # Not its companions for C++, Fortran or high-level calls, whose names go on with "_cpp", "_hl" …
 LINKED = re.compile(r"^\s*libhdf5(?:_serial|_openmpi|_mpich)?[-.]\S* => (/\S.*) \(0x", re.MULTILINE)
-HINT = "pip install 'h5py>=3.16' brings the HDF5 2.0 that the connector is built for"
+HINT = f"{distribution.install_python('h5py')}: it brings the HDF5 2.0 that the connector is built for"
 TRY_S = 20.0
 
 

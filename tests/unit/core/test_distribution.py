@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from sonde.core.distribution import INSTALL, PACKAGES, family, install, os_release
+from sonde.core.distribution import (
+    INSTALL,
+    PACKAGES,
+    PYTHON_PACKAGES,
+    family,
+    install,
+    install_python,
+    os_release,
+)
 
 
 def machine(root: Path, text: str, name: str = "etc/os-release") -> Path:
@@ -54,3 +66,16 @@ def test_every_package_is_named_for_every_family(tmp_path, what):
 
 def test_an_unknown_distribution_gets_debians_names_and_is_told_so(tmp_path):
     assert install("hwloc", tmp_path) == "libhwloc-dev (Debian's names)"
+
+
+def test_python_packages_are_those_of_the_project():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    assert set(PYTHON_PACKAGES.values()) <= set(named)
+
+
+@pytest.mark.parametrize("what", PYTHON_PACKAGES)
+def test_a_python_package_is_installed_for_the_python_that_asks(what):
+    words = shlex.split(install_python(what))
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    assert words[4].startswith(what)

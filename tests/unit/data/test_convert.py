@@ -16,7 +16,7 @@ import pytest
 import xarray as xr
 from fakeroom import in_child
 
-from sonde.core import dataset, seal
+from sonde.core import dataset, distribution, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
 from sonde.data import convert, tables
 
@@ -194,7 +194,7 @@ def test_without_pyarrow_the_error_says_what_to_install(sound, tmp_path, monkeyp
     with dataset.open(sound) as tree, pytest.raises(EnvironmentFailure) as raised:
         convert.to_files(tree, convert.group_tables(tree, None), "parquet", tmp_path / "a.parquet", "a")
     assert raised.value.code == "data.no_pyarrow"
-    assert raised.value.hint == "pip install 'sonde-hpc[parquet]'"
+    assert raised.value.hint == distribution.install_python("pyarrow")
 
 
 def test_what_is_too_long_for_a_terminal_wants_a_file(sound, monkeypatch):

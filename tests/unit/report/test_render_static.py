@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import report_demo as demo
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.figure import Axis, Figure, Kind
 from sonde.report import palette, prepare, render_static
@@ -122,7 +123,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(EnvironmentFailure) as refused:
         render_static.check("png")
     assert refused.value.code == "report.no_matplotlib"
-    assert refused.value.hint == "pip install 'sonde-hpc[paper]'"
+    assert refused.value.hint == distribution.install_python("matplotlib")
 
 
 def test_drawing_opens_no_window_and_loads_no_pyplot():

@@ -51,12 +51,12 @@ def report(here: Here) -> Answer:
 
 @check("parquet", "Parquet", "Libraries")
 def parquet(here: Here) -> Answer:
-    return _extra("pyarrow", Need("Parquet export", "pip install 'sonde-hpc[parquet]'"))
+    return _extra("pyarrow", Need("Parquet export", distribution.install_python("pyarrow")))
 
 
 @check("paper", "Paper figures", "Libraries")
 def paper(here: Here) -> Answer:
-    return _extra("matplotlib", Need("figures for papers", "pip install 'sonde-hpc[paper]'"))
+    return _extra("matplotlib", Need("figures for papers", distribution.install_python("matplotlib")))
 
 
 def _extra(module: str, need: Need) -> Answer:
