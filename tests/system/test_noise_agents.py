@@ -54,13 +54,11 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def names() -> set[str]:
-    """What /dev/shm holds that an agent or its keeper may have made.
-
-    Names of the store's fabric and of fuzzers are none of theirs: whoever runs those beside these tests, or connects
-    over shared memory, has some there at any moment.
+    """What /dev/shm holds that an agent or its keeper may have made. Other rooms' programs, which others may run beside
+    these tests, have names there at any moment.
     """
-    found = {name for name in os.listdir("/dev/shm") if "sonde" in name or "pcp" in name}
-    return {name for name in found if not name.startswith(("sonde-ofi-", "sonde-fuzz-"))}
+    mine = ("sonde-noise", "sonde-keeper", "sonde-agent-", "sonde-test-left")
+    return {name for name in os.listdir("/dev/shm") if name.startswith(mine) or "pcp" in name}
 
 
 def left_since(before: set[str]) -> set[str]:
