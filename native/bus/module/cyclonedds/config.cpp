@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "bus/module/cyclonedds/confinement.hpp"
 #include "bus/network.hpp"
 
 namespace sonde::bus::cyclonedds {
@@ -85,12 +86,14 @@ std::string bracketed(const std::string& address, bool v6) { return v6 ? "[" + a
 
 }  // namespace
 
-Result<std::string> domain_config(const Profile& profile) {
+Result<DomainPlan> plan_domain(const Profile& profile) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
   const bool v6 = transport.kind == TransportKind::udp6;
   const bool simple = discovery.kind == DiscoveryKind::simple;
-  const auto addresses = chosen_addresses(transport);
+  const auto machine = machine_addresses();
+  if (!machine) return machine.error();
+  const auto addresses = chosen_addresses(transport, *machine);
   if (!addresses) return addresses.error();
   const bool loopback = only_loopback(*addresses);
   const bool groups = !(v6 && loopback);
@@ -150,9 +153,11 @@ Result<std::string> domain_config(const Profile& profile) {
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);
   if (loopback) general += element("MulticastTimeToLive", "0");
 
-  return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         "<Internal>" + internal + "</Internal>" +
-         "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
+  return DomainPlan{.config = "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found +
+                              "</Discovery>" + "<Internal>" + internal + "</Internal>" +
+                              "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>",
+                    .filter = datagram_filter(*addresses, *machine),
+                    .must_be_confined = !profile.security && !profile.unprotected};
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

@@ -2,6 +2,8 @@
 /// A profile in Cyclone's own words: the XML that its domain is made of, and the properties of a participant.
 /// Any-thread.
 
+#include <linux/filter.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,10 +12,19 @@
 
 namespace sonde::bus::cyclonedds {
 
+/// What a domain is made of.
+struct DomainPlan {
+  std::string config;               ///< Cyclone's XML
+  std::vector<sock_filter> filter;  ///< of its sockets: confinement.hpp
+  /// Nobody proves anything there, and the profile does not say that this is meant: then a socket without the filter is
+  /// none to open.
+  bool must_be_confined = false;
+};
+
 /// The domain's part: all that belongs to the sockets and to discovery, and nothing that differs between two
 /// participants of one process: with equal texts they can share a domain. Words are resolved on this machine and at
 /// once (network.hpp); errors are its.
-Result<std::string> domain_config(const Profile& profile);
+Result<DomainPlan> plan_domain(const Profile& profile);
 
 /// Names and values, "dds.sec.auth.identity_ca" …, of the participant's QoS. Error: bus.open where a file is missing.
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security);

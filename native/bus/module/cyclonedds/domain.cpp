@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "bus/module/cyclonedds/confinement.hpp"
+
 namespace sonde::bus::cyclonedds {
 
 namespace {
@@ -31,6 +33,8 @@ struct Open {
   std::string config;
   dds_entity_t entity = 0;
   std::size_t shares = 0;
+  bool confined = false;
+  std::string refused;
 };
 
 struct Domains {
@@ -44,6 +48,21 @@ Domains& domains() {
   return *all;
 }
 
+/// `refused`: of Confinement.
+Error exposed(std::uint32_t id, const std::string& refused) {
+  const std::string what =
+      "domain " + std::to_string(id) +
+      " could not be opened: its sockets would take what other hosts send to their ports, because ";
+  const std::string keys = "<security folder=\"…\" identity=\"…\"/>, or unprotected=\"yes\" where that is meant";
+  if (!refused.empty())
+    return {
+        "bus.open", what + "the system refuses them a filter (SO_ATTACH_FILTER: " + refused + ")",
+        "look at net.core.optmem_max and net.core.bpf_jit_limit, and at the container's seccomp rules; or add " + keys};
+  return {
+      "bus.open", what + "this process had loaded Cyclone DDS before Sonde's bus",
+      "open a bus before anything else loads Cyclone DDS, and do not link the program with libddsc; or add " + keys};
+}
+
 }  // namespace
 
 std::string last_words() { return std::exchange(words(), {}); }
@@ -54,14 +73,15 @@ Error failed(const std::string& what, dds_return_t number, const std::string& hi
           hint};
 }
 
-Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string& config) {
+Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainPlan& plan) {
   Domains& all = domains();
   const std::lock_guard lock(all.mutex);
   static const bool kept =
       (dds_set_log_mask(DDS_LC_FATAL | DDS_LC_ERROR | DDS_LC_WARNING), dds_set_log_sink(keep_words, nullptr), true);
   (void)kept;
   if (const auto there = all.by_id.find(id); there != all.by_id.end()) {
-    if (there->second.config == config) {
+    if (there->second.config == plan.config) {
+      if (plan.must_be_confined && !there->second.confined) return exposed(id, there->second.refused);
       ++there->second.shares;
       return std::unique_ptr<Domain>(new Domain(id));
     }
@@ -72,7 +92,8 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string&
                  "use one profile for all buses of a process in one domain, or another domain"};
   }
   last_words();
-  const dds_entity_t entity = dds_create_domain(id, config.c_str());
+  const Confinement confinement(plan.filter);
+  const dds_entity_t entity = dds_create_domain(id, plan.config.c_str());
   if (entity == DDS_RETCODE_PRECONDITION_NOT_MET)
     return Error{"bus.open",
                  "this process is in domain " + std::to_string(id) +
@@ -82,7 +103,11 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string&
     return failed(
         "domain " + std::to_string(id) + " could not be opened", entity,
         "look whether the interfaces are up, and whether more than 120 processes of this machine are in the domain");
-  all.by_id[id] = {config, entity, 1};
+  if (plan.must_be_confined && !confinement.complete()) {
+    dds_delete(entity);
+    return exposed(id, confinement.refused());
+  }
+  all.by_id[id] = {plan.config, entity, 1, confinement.complete(), confinement.refused()};
   return std::unique_ptr<Domain>(new Domain(id));
 }
 

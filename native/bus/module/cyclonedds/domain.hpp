@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "bus/module/cyclonedds/config.hpp"
 #include "core/error.hpp"
 
 namespace sonde::bus::cyclonedds {
@@ -16,8 +17,8 @@ namespace sonde::bus::cyclonedds {
 class Domain {
  public:
   /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration,
-  /// or what Cyclone says. Any-thread.
-  static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const std::string& config);
+  /// where its sockets cannot be confined and must be, or what Cyclone says. Any-thread.
+  static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const DomainPlan& plan);
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;

@@ -1091,8 +1091,8 @@ class ParticipantOf final : public ParticipantPort {
 }  // namespace
 
 Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile) {
-  const auto config = domain_config(profile);
-  if (!config) return config.error();
+  const auto plan = plan_domain(profile);
+  if (!plan) return plan.error();
   const QosPtr qos(dds_create_qos());
   if (!profile.participant.empty()) dds_qset_entity_name(qos.get(), profile.participant.c_str());
   if (profile.security) {
@@ -1100,7 +1100,7 @@ Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile
     if (!properties) return properties.error();
     for (const auto& [name, value] : *properties) dds_qset_prop(qos.get(), name.c_str(), value.c_str());
   }
-  auto domain = Domain::get(profile.domain, *config);
+  auto domain = Domain::get(profile.domain, *plan);
   if (!domain) return domain.error();
   last_words();
   Entity participant(dds_create_participant(profile.domain, qos.get(), nullptr));

@@ -26,6 +26,7 @@
 
 #include "bus/bus.hpp"
 #include "bus/module/fastdds/endpoint.hpp"
+#include "bus/module/fastdds/groups.hpp"
 #include "bus/module/fastdds/sample.hpp"
 #include "bus/module/fastdds/shared_memory.hpp"
 #include "bus/module/fastdds/translate.hpp"
@@ -211,6 +212,7 @@ class FastParticipant final : public ParticipantPort {
                    profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them"
                                     : "'sonde doctor' looks at the machine"};
     }
+    take_joined_groups_only();
     if (plan->group_port) made->group_ = std::make_unique<GroupLock>(plan->group_port);
     return std::unique_ptr<ParticipantPort>(std::move(made));
   }
