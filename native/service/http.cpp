@@ -50,8 +50,40 @@ std::string field_of(const std::string& request, const std::string& name) {
   return {};
 }
 
-/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the
-/// end mark are unknown.
+std::string answer(const std::string& request, const std::string& token, const std::function<std::string()>& metrics) {
+  const std::size_t end = request.find("\r\n");
+  const std::string line = request.substr(0, end);
+  if (!token.empty()) {
+    const std::string given = field_of(request, "authorization");
+    const bool bearer = strncasecmp(given.c_str(), "bearer ", 7) == 0;
+    if (!bearer || !same(given.substr(7), token)) return page("401 Unauthorized", "text/plain", "a token is needed\n");
+  }
+  if (line.rfind("GET /metrics", 0) == 0) {
+    if (field_of(request, "accept").find("application/openmetrics-text") != std::string::npos)
+      return page("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics());
+    return page("200 OK", "text/plain; version=0.0.4; charset=utf-8", prometheus_text(metrics()));
+  }
+  if (line.rfind("GET /healthz", 0) == 0) return page("200 OK", "text/plain", "ok\n");
+  if (line.rfind("GET ", 0) == 0) return page("404 Not Found", "text/plain", "there are /metrics and /healthz\n");
+  return page("405 Method Not Allowed", "text/plain", "only GET\n");
+}
+
+/// Who has an address, as far as addresses tell; empty for all of loopback. Of IPv6 it is the first 64 bits: one host
+/// can have as many addresses with these as it likes.
+std::string peer_of(const sockaddr_storage& address) {
+  const auto of_four = [](const unsigned char* bytes) {
+    return bytes[0] == 127 ? std::string() : std::string(reinterpret_cast<const char*>(bytes), 4);
+  };
+  if (address.ss_family != AF_INET6)
+    return of_four(reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr));
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (IN6_IS_ADDR_LOOPBACK(&six)) return {};
+  if (IN6_IS_ADDR_V4MAPPED(&six)) return of_four(six.s6_addr + 12);
+  return {reinterpret_cast<const char*>(six.s6_addr), 8};
+}
+
+}  // namespace
+
 std::string prometheus_text(const std::string& open_metrics) {
   std::string out, counter;
   for (std::size_t at = 0; at < open_metrics.size();) {
@@ -71,7 +103,14 @@ std::string prometheus_text(const std::string& open_metrics) {
   return out;
 }
 
-}  // namespace
+std::string http_answer(const std::string& request, const std::string& token,
+                        const std::function<std::string()>& metrics) {
+  try {
+    return answer(request, token, metrics);
+  } catch (...) {
+    return page("500 Internal Server Error", "text/plain", "this page could not be made\n");
+  }
+}
 
 struct Http::Impl {
   HttpConfig config;
@@ -80,39 +119,11 @@ struct Http::Impl {
   std::uint16_t port = 0;
   std::thread thread;
 
-  std::string answer(const std::string& request) const {
-    const std::size_t end = request.find("\r\n");
-    const std::string line = request.substr(0, end);
-    if (!config.token.empty()) {
-      const std::string given = field_of(request, "authorization");
-      const bool bearer = strncasecmp(given.c_str(), "bearer ", 7) == 0;
-      if (!bearer || !same(given.substr(7), config.token))
-        return page("401 Unauthorized", "text/plain", "a token is needed\n");
-    }
-    if (line.rfind("GET /metrics", 0) == 0) {
-      if (field_of(request, "accept").find("application/openmetrics-text") != std::string::npos)
-        return page("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics());
-      return page("200 OK", "text/plain; version=0.0.4; charset=utf-8", prometheus_text(metrics()));
-    }
-    if (line.rfind("GET /healthz", 0) == 0) return page("200 OK", "text/plain", "ok\n");
-    if (line.rfind("GET ", 0) == 0) return page("404 Not Found", "text/plain", "there are /metrics and /healthz\n");
-    return page("405 Method Not Allowed", "text/plain", "only GET\n");
-  }
-
-  /// What is to be sent for a request, whatever the page's maker throws.
-  std::string answer_or_failure(const std::string& request) const {
-    try {
-      return answer(request);
-    } catch (...) {
-      return page("500 Internal Server Error", "text/plain", "this page could not be made\n");
-    }
-  }
-
   /// One that is being served. Each has the same time, so the first of them is the first whose time is over.
   struct Connection {
     int fd = -1;
     double until_s = 0;
-    std::string request, out;
+    std::string peer, request, out;
     std::size_t sent = 0;
   };
 
@@ -124,7 +135,7 @@ struct Http::Impl {
     if (n == 0 || c.request.size() + static_cast<std::size_t>(n) > request_bytes_max) return false;
     c.request.append(text, static_cast<std::size_t>(n));
     if (c.request.find("\r\n\r\n") == std::string::npos) return true;
-    c.out = answer_or_failure(c.request);
+    c.out = http_answer(c.request, config.token, metrics);
     return send(c);
   }
 
@@ -137,23 +148,30 @@ struct Http::Impl {
 
   /// False: there is no descriptor for the connection that waits to be accepted.
   bool accept_one(std::list<Connection>& all) const {
-    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    const int fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC);
     if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
     try {
-      if (all.size() >= std::max(1u, config.connections)) drop_idle(all);
-      all.push_back({fd, now_s() + config.request_timeout_s, {}, {}, 0});
+      Connection made{fd, now_s() + config.request_timeout_s, peer_of(from), {}, {}, 0};
+      if (all.size() >= std::max(1u, config.connections)) drop_one(all);
+      all.push_back(std::move(made));
     } catch (...) {
       ::close(fd);
     }
     return true;
   }
 
-  /// The oldest that has not asked for anything, or, where all have, the oldest.
-  static void drop_idle(std::list<Connection>& all) {
-    auto idle = std::find_if(all.begin(), all.end(), [](const Connection& c) { return c.out.empty(); });
-    if (idle == all.end()) idle = all.begin();
-    ::close(idle->fd);
-    all.erase(idle);
+  /// The oldest of the peer that has the most. One that has not asked yet does not go before others: beside connections
+  /// that ask and do not read, each new one would be dropped before it asks.
+  static void drop_one(std::list<Connection>& all) {
+    const auto places = [&all](const Connection& one) {
+      return std::count_if(all.begin(), all.end(), [&one](const Connection& c) { return c.peer == one.peer; });
+    };
+    const auto dropped = std::max_element(
+        all.begin(), all.end(), [&](const Connection& a, const Connection& b) { return places(a) < places(b); });
+    ::close(dropped->fd);
+    all.erase(dropped);
   }
 
   void run() const {
@@ -162,7 +180,7 @@ struct Http::Impl {
       try {
         ended = !turn(all);
       } catch (...) {  // out of memory: those that hold most of it go
-        if (!all.empty()) drop_idle(all);
+        if (!all.empty()) drop_one(all);
       }
     }
     for (const Connection& c : all) ::close(c.fd);
@@ -184,7 +202,7 @@ struct Http::Impl {
     }
     if (!ready[1].revents || accept_one(all)) return true;
     // It stays in the queue, so that asking again at once would spin.
-    if (!all.empty()) drop_idle(all);
+    if (!all.empty()) drop_one(all);
     else ::poll(ready.data(), 1, 100);
     return true;
   }

@@ -11,12 +11,21 @@
 
 namespace sonde::service {
 
+/// What is to be sent for a whole request, its fields included: the page, or why not. token: as in HttpConfig. Whatever
+/// `metrics` throws is an answer, too. Any-thread, as far as `metrics` is.
+std::string http_answer(const std::string& request, const std::string& token,
+                        const std::function<std::string()>& metrics);
+
+/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the
+/// end mark are unknown. Any-thread.
+std::string prometheus_text(const std::string& open_metrics);
+
 struct HttpConfig {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: any
   std::string token;       ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
   double request_timeout_s = 2;  ///< for a connection, from its begin to the answer's last byte
-  unsigned connections = 64;     ///< at once; for one more, one that has not asked for anything yet is dropped
+  unsigned connections = 64;     ///< at once; for one more, the oldest of the address that has the most is dropped
 };
 
 class Http {

@@ -12,16 +12,17 @@ A token comes as `Authorization: Bearer TOKEN`; a browser is given /?token=TOKEN
 from __future__ import annotations
 
 import hmac
-import http.cookies
 import ipaddress
 import json
+import math
 import socket
 import ssl
 import stat
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,11 +39,17 @@ FILES = {
     "/live.css": ("live.css", "text/css; charset=utf-8"),
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
 }
-MOST_CONNECTIONS, MOST_WATCHERS = 96, 32
-# Those that have proved nothing yet, or wait to ask again, are no more than these: of one more the oldest is dropped,
-# so that silent strangers shut nobody out.
-MOST_WAITING = 32
-PATIENCE_S = 10.0  # for a client to say all of what it wants, and to take what it is sent
+# Connections that may be open, by what they do. An idle one has asked for nothing, or for nothing since its last
+# answer, or has proved nothing; a request is being answered; a follower has the events. No kind takes another's places.
+IDLE, REQUEST, FOLLOWER = "idle", "request", "follower"
+PLACES = {IDLE: 16, REQUEST: 16, FOLLOWER: 32}
+MAX_CONNECTIONS = sum(PLACES.values())
+_MAX_THREADS = 4 * MAX_CONNECTIONS  # with those that have just lost their places, and whose threads still end
+PATIENCE_S = 10.0  # for a client to say all of what it wants, and to take an event
+ANSWER_S = 30.0  # for it to take an answer
+# What waits here for a follower that does not read, B, beside what its own kernel takes; beyond that it has PATIENCE_S.
+_FOLLOWER_BYTES = 1 << 16
+_WAIT_S = {IDLE: PATIENCE_S, REQUEST: ANSWER_S, FOLLOWER: math.inf}
 LEAST_TOKEN = 16
 COOKIE = "sonde_power"
 _SAFE = {
@@ -105,6 +112,116 @@ def read_token(path: str) -> str:
     return token
 
 
+def token_of(authorization: str, cookies: str) -> str:
+    """The token in a request's fields; "": there is none.
+
+    http.cookies is not for strangers: what it does for a quoted value grows with the square of its length (seconds for
+    60 kB, in Python before 3.11.10), and a token is not quoted.
+    """
+    kind, _, token = authorization.partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip()
+    for one in cookies.split(";"):
+        name, _, value = one.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def peer_of(address: str) -> str:
+    """Who has an address, as far as addresses tell. All of loopback is one peer, and so are the addresses of IPv6 with
+    the same 64 bits in front: one host can have as many of these as it likes.
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            return "loopback" if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
+        found = found.ipv4_mapped
+    return "loopback" if found.is_loopback else str(found)
+
+
+@dataclass
+class _Place:
+    peer: str
+    kind: str
+    until_s: float  # time.monotonic(); from then on it is lost
+
+
+class Places:
+    """Who has which place. Any-thread.
+
+    Where all places of a kind are taken, a connection gets one of the peer that has the most of them: the one that does
+    not read, or else the oldest. So no peer shuts another out, whatever it opens, nor another program of its own
+    address. A connection that has lost its place is shut down, which ends its thread.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, int] = PLACES, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits, self._now_s = limits, now_s
+        self._all: dict[socket.socket, _Place] = {}  # the oldest of a kind comes first
+        self.changed = threading.Condition()  # notified when a place is lost
+
+    def take(self, connection: socket.socket, peer: str, kind: str) -> bool:
+        """Gives it a place of this kind instead of the one that it had, which only an idle one need not have had.
+
+        False: it has lost that one; or it would follow, all places are taken, and nobody has two of them.
+        """
+        with self.changed:
+            if kind != IDLE and connection not in self._all:
+                return False
+            same = {
+                one: place for one, place in self._all.items() if place.kind == kind and one is not connection
+            }
+            if len(same) >= self._limits[kind]:
+                counts = Counter([peer, *(place.peer for place in same.values())])
+                most = max(counts.values())
+                if kind == FOLLOWER and most == 1:
+                    return False
+                givers = (
+                    {peer} if counts[peer] == most > 1 else {one for one, n in counts.items() if n == most}
+                )
+                self._lose(
+                    min((one for one in same if same[one].peer in givers), key=lambda one: same[one].until_s)
+                )
+            self._all.pop(connection, None)
+            self._all[connection] = _Place(peer, kind, self._now_s() + _WAIT_S[kind])
+            return True
+
+    def has(self, connection: socket.socket) -> bool:
+        with self.changed:
+            return connection in self._all
+
+    def sends(self, connection: socket.socket, wait_s: float) -> None:
+        """A follower is sent an event, for which it has so long; math.inf: it has taken it."""
+        with self.changed:
+            if (place := self._all.get(connection)) is not None:
+                place.until_s = self._now_s() + wait_s
+
+    def give_back(self, connection: socket.socket) -> None:
+        with self.changed:
+            self._all.pop(connection, None)
+
+    def end_late(self) -> None:
+        """Takes their places from all whose time is over."""
+        with self.changed:
+            for late in [one for one, place in self._all.items() if place.until_s < self._now_s()]:
+                self._lose(late)
+
+    def count(self, kind: str) -> int:
+        with self.changed:
+            return sum(place.kind == kind for place in self._all.values())
+
+    def _lose(self, connection: socket.socket) -> None:
+        del self._all[connection]
+        with suppress(OSError):  # of the plain one: another thread may be in the middle of its TLS
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        self.changed.notify_all()
+
+
 class Site:
     """The service. Its threads are its own; close() ends them.
 
@@ -117,9 +234,9 @@ class Site:
         self._token = read_token(listen.token_file)
         self._tls = _context(listen)
         self.content = content
-        self.watchers = 0
+        self.places = Places()
         self.closing = threading.Event()
-        self._lock = threading.Lock()
+        self._event = (-1, "")  # the newest, by number; under places.changed
         site = self
 
         class Handler(_Handler):
@@ -137,9 +254,13 @@ class Site:
                 f"cannot listen at {listen.host}:{listen.port}: {why}",
                 "give another address by [monitor] listen",
             ) from None
-        self._server.tls = self._tls
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.5,), daemon=True)
-        self._thread.start()
+        self._server.tls, self._server.places = self._tls, self.places
+        self._threads = [
+            threading.Thread(target=self._server.serve_forever, args=(0.5,), daemon=True),
+            threading.Thread(target=self._hear, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def port(self) -> int:
@@ -152,19 +273,39 @@ class Site:
     def admits(self, offered: str) -> bool:
         return hmac.compare_digest(offered.encode("utf-8", "replace"), self._token.encode())
 
-    def watch(self, more: int) -> bool:
-        """Counts who follows the page; False: there are as many as may be."""
-        with self._lock:
-            if more > 0 and self.watchers >= MOST_WATCHERS:
-                return False
-            self.watchers += more
-            return True
+    @property
+    def watchers(self) -> int:
+        return self.places.count(FOLLOWER)
+
+    def _hear(self) -> None:
+        """Waits for events in place of those who follow: they wait for it, and for the loss of their places."""
+        number = -1
+        while not self.closing.is_set():
+            if (came := self.content.wait(number, 0.5)) is None:
+                self.closing.wait(0.01)  # however soon that answers
+                continue
+            number = came[0]
+            with self.places.changed:
+                self._event = came
+                self.places.changed.notify_all()
+
+    def event_after(self, number: int, connection: socket.socket, wait_s: float) -> tuple[int, str] | None:
+        """The newest event after one, for a follower. None: none came, it has lost its place, or the service ends."""
+        with self.places.changed:
+            self.places.changed.wait_for(
+                lambda: self._event[0] > number or self.closing.is_set() or not self.places.has(connection),
+                wait_s,
+            )
+            return self._event if self._event[0] > number else None
 
     def close(self) -> None:
         self.closing.set()
+        with self.places.changed:
+            self.places.changed.notify_all()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        for thread in self._threads:
+            thread.join(5)
 
 
 def _context(listen: Listen) -> ssl.SSLContext | None:
@@ -188,60 +329,43 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 32
     tls: ssl.SSLContext | None = None
+    places: Places
 
     def __init__(self, *arguments: Any) -> None:
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        self._waiting: dict[socket.socket, float] = {}  # since when, time.monotonic(): the oldest comes first
-        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(_MAX_THREADS)
         super().__init__(*arguments)
-
-    def waits(self, connection: socket.socket) -> None:
-        """It has a request to make, and until it has proved that it may, it can be dropped."""
-        with self._lock:
-            self._waiting.pop(connection, None)
-            while len(self._waiting) >= MOST_WAITING:
-                self._drop(next(iter(self._waiting)))
-            self._waiting[connection] = time.monotonic()
-
-    def waits_no_more(self, connection: socket.socket) -> None:
-        """It has proved that it may, or has ended."""
-        with self._lock:
-            self._waiting.pop(connection, None)
-
-    def _drop(self, connection: socket.socket) -> None:
-        del self._waiting[connection]
-        with suppress(OSError):  # of the plain one: another thread may be in the middle of its TLS
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def service_actions(self) -> None:
         """Called by serve_forever() between two requests, and twice a second."""
-        with self._lock:
-            late = [one for one, since_s in self._waiting.items() if time.monotonic() - since_s > PATIENCE_S]
-            for one in late:
-                self._drop(one)
+        self.places.end_late()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)  # who holds all connections must not take all memory, too
+            self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started
+            self._free.release()
+            self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        peer = peer_of(client_address[0])
         try:
             if self.tls is not None:
                 request.settimeout(PATIENCE_S)
                 try:
                     request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-                    self.waits(request)
+                    self.places.take(request, peer, IDLE)
                     request.do_handshake()
                 except (OSError, ValueError):
                     self.shutdown_request(request)
                     return
             else:
-                self.waits(request)
+                self.places.take(request, peer, IDLE)
             super().process_request_thread(request, client_address)
         finally:
-            self.waits_no_more(request)
+            self.places.give_back(request)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -250,7 +374,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     site: Site
-    timeout = PATIENCE_S
+    timeout = ANSWER_S  # of its socket; places have their own times
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "Sonde", ""
 
@@ -258,14 +382,19 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        server: Any = self.server
         with suppress(OSError, ValueError):
-            try:
-                self._get(server)
-            finally:
-                server.waits(self.connection)
+            self._get()
+        if not self.close_connection and not self._moves(IDLE):
+            self.close_connection = True
 
-    def _get(self, server: Any) -> None:
+    def _moves(self, kind: str) -> bool:
+        """To a place of another kind. False: there is none for it."""
+        places = self.site.places
+        if not places.has(self.connection):
+            return False
+        return places.take(self.connection, peer_of(self.client_address[0]), kind)
+
+    def _get(self) -> None:
         if not self._from_here():
             return self._text(403, "this address is not one of the monitor's\n")
         address = urllib.parse.urlsplit(self.path)
@@ -278,14 +407,20 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._send(
                     303, "", "text/plain", {"Location": "/", "Set-Cookie": self._cookie(asked[0])}
                 )
-            if not self.site.admits(self._offered()):
+            if not self.site.admits(
+                token_of(self.headers.get("Authorization", ""), self.headers.get("Cookie", ""))
+            ):
                 return self._text(
                     401,
                     "a token is needed: /?token=TOKEN, or Authorization: Bearer TOKEN\n",
                     {"WWW-Authenticate": "Bearer"},
                 )
-        server.waits_no_more(self.connection)
         content = self.site.content
+        if address.path == "/events":
+            return self._events()
+        if not self._moves(REQUEST):
+            self.close_connection = True
+            return
         if address.path in FILES:
             name, kind = FILES[address.path]
             return self._send(200, (PAGE / name).read_text("utf-8"), kind)
@@ -295,42 +430,32 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, content.metrics(wanted), kind)
         if address.path == "/now":
             return self._send(200, content.now(), "application/json")
-        if address.path == "/events":
-            return self._events()
         self._text(404, "there are / /events /now /metrics /health\n")
 
     def _events(self) -> None:
-        if not self.site.watch(1):
-            return self._text(503, f"{MOST_WATCHERS} browsers follow this page already\n")
-        try:
-            self.close_connection = True
-            self.send_response(200)
-            for name, value in {**_SAFE, "Content-Type": "text/event-stream", "Connection": "close"}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            number, text = self.site.content.first()
-            self._event(text)
-            while not self.site.closing.is_set():
-                if (came := self.site.content.wait(number, 5.0)) is None:
-                    self.wfile.write(b": nothing new\n\n")  # a browser that is gone is noticed by this
-                    continue
-                number, text = came
-                self._event(text)
-        finally:
-            self.site.watch(-1)
+        if not self._moves(FOLLOWER):
+            return self._text(503, f"{PLACES[FOLLOWER]} browsers follow this page already\n")
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _FOLLOWER_BYTES)
+        self.send_response(200)
+        for name, value in {**_SAFE, "Content-Type": "text/event-stream", "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        number, text = self.site.content.first()
+        self._event(f"data: {text}")
+        while self.site.places.has(self.connection) and not self.site.closing.is_set():
+            came = self.site.event_after(number, self.connection, 5.0)
+            if came is None:
+                self._event(": nothing new")  # a browser that is gone is noticed by this
+                continue
+            number, text = came
+            self._event(f"data: {text}")
 
     def _event(self, text: str) -> None:
-        self.wfile.write(b"data: " + text.encode() + b"\n\n")
+        self.site.places.sends(self.connection, PATIENCE_S)
+        self.wfile.write(text.encode() + b"\n\n")
         self.wfile.flush()
-
-    def _offered(self) -> str:
-        kind, _, token = self.headers.get("Authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return token.strip()
-        cookies: http.cookies.SimpleCookie = http.cookies.SimpleCookie()
-        with suppress(http.cookies.CookieError):
-            cookies.load(self.headers.get("Cookie", ""))
-        return cookies[COOKIE].value if COOKIE in cookies else ""
+        self.site.places.sends(self.connection, math.inf)
 
     def _cookie(self, token: str) -> str:
         secure = "; Secure" if self.site._tls is not None else ""

@@ -41,6 +41,11 @@ class Caller {
     if (fd_ >= 0) ::close(fd_);
   }
   void say(std::string_view text) { (void)!::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  /// Until something comes.
+  void wait() {
+    pollfd ready{fd_, POLLIN, 0};
+    REQUIRE_MESSAGE(::poll(&ready, 1, patience_ms) > 0, "the server neither answers nor ends the connection");
+  }
   /// All that comes until the server ends the connection.
   std::string hear() {
     std::string all;
@@ -104,6 +109,24 @@ TEST_CASE("of more connections than there may be, those that ask for something a
   CHECK(silent.front().hear().empty());
   silent.back().say(scrape);
   CHECK(silent.back().hear().ends_with("# EOF\n"));
+}
+
+TEST_CASE("connections that ask and do not read have no other dropped before it asks") {
+  HttpConfig config;
+  config.request_timeout_s = 3600;
+  config.connections = 8;
+  const auto http = start(config, [large = std::string(8u << 20, '#')] { return large; });
+  std::vector<Caller> deaf;
+  const auto ask = [&] {
+    deaf.emplace_back(http->port());
+    deaf.back().say(scrape);
+    deaf.back().wait();
+  };
+  for (int k = 0; k < 7; ++k) ask();
+  Caller scraper(http->port());
+  for (int k = 0; k < 7; ++k) ask();
+  scraper.say(scrape);
+  CHECK(scraper.hear().starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
 TEST_CASE("a connection has a deadline, whatever it sends meanwhile") {
