@@ -98,6 +98,35 @@ def test_what_could_not_be_measured_is_no_finding(answering, status):
     assert answering("healthcheck", "error: core: no\n", status).returncode == status
 
 
+@pytest.mark.parametrize(("number", "status"), [("HUP", 129), ("INT", 130), ("TERM", 143)])
+def test_a_health_check_that_is_ended_says_what_was_not_done_and_what_is_left(
+    answering, tmp_path, number, status
+):
+    """The signal comes while Sonde measures; it is passed on, and what Sonde then says is told, too."""
+    ending = program(
+        tmp_path / "ending",
+        f"""echo "$HOME" >{tmp_path}/home
+trap 'echo "net is measured"; exit 130' TERM
+read -r _ _ _ timeout _ </proc/$$/stat
+read -r _ _ _ check _ </proc/$timeout/stat
+kill -{number} "$check"
+exec 3<>{tmp_path}/never
+read -r _ <&3
+""",
+    )
+    os.mkfifo(tmp_path / "never")
+    ran = answering("healthcheck", SONDE=str(ending))
+    assert ran.returncode == status
+    assert ran.stdout.splitlines()[:2] == [
+        "net is measured",
+        f"error: healthcheck: ended by SIG{number}: this node is not checked to the end, "
+        "and nothing of the check is left",
+    ]
+    assert f"run it again: {SLURM}/healthcheck" in ran.stdout
+    assert f"ended by SIG{number}" in (tmp_path / "logger.stdin").read_text()
+    assert not Path((tmp_path / "home").read_text().strip()).exists()
+
+
 def test_a_survey_of_better_days_is_compared_with(answering, tmp_path):
     (tmp_path / "base").mkdir()
     answering("healthcheck")

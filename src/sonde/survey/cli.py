@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit
+from sonde.core.errors import DataError, Exit, Warning
 from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome
 from sonde.survey.rooms import ROOMS, RoomResult
@@ -34,21 +34,21 @@ def command(
     from sonde.survey import run as surveys
 
     folder = output or Path("survey") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    results = surveys.survey(
-        folder,
-        launcher=launcher,
-        hosts=hosts,
-        ntasks=ntasks,
-        budget_s=budget_s or 60.0,
-        began=began,
-        seed=seed,
-        bar=settings().bar,
-    )
-    report = surveys.write_report(folder, results, f"Survey of {surveys.here()}")
+    with surveys.report_interruption(folder, saved=True):
+        results = surveys.survey(
+            folder,
+            launcher=launcher,
+            hosts=hosts,
+            ntasks=ntasks,
+            budget_s=budget_s or 60.0,
+            began=began,
+            seed=seed,
+            bar=settings().bar,
+        )
+        report = surveys.write_report(folder, results, f"Survey of {surveys.here()}")
     outcome = _outcome("survey", results, str(report))
     outcome.lines = surveys.summary(results)
-    if any(result.interrupted for result in results):
-        outcome.exit = Exit.INTERRUPTED
+    _report_interrupted(outcome, surveys.interrupted_warning(results, folder))
     return outcome
 
 
@@ -88,17 +88,18 @@ def check(
         )
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
         folder = output or Path(scratch) / "survey"
-        results = surveys.survey(
-            folder,
-            launcher=launcher,
-            hosts=hosts,
-            ntasks=ntasks,
-            budget_s=budget_s or 40.0,
-            began=began,
-            seed=seed,
-            bar=settings().bar,
-        )
-        surveys.compare(results, against)
+        with surveys.report_interruption(folder, saved=output is not None):
+            results = surveys.survey(
+                folder,
+                launcher=launcher,
+                hosts=hosts,
+                ntasks=ntasks,
+                budget_s=budget_s or 40.0,
+                began=began,
+                seed=seed,
+                bar=settings().bar,
+            )
+            surveys.compare(results, against)
     if output is None:
         for result in results:
             result.datasets = []  # they went with the scratch folder
@@ -112,9 +113,15 @@ def check(
             outcome.values["drain"] = words
     elif not all(result.comparable for result in results):
         outcome.exit = Exit.INCOMPLETE
-    if any(result.interrupted for result in results):
-        outcome.exit = Exit.INTERRUPTED
+    _report_interrupted(outcome, surveys.interrupted_warning(results, output))
     return outcome
+
+
+def _report_interrupted(outcome: Outcome, warning: Warning | None) -> None:
+    if warning is not None:
+        outcome.exit = Exit.INTERRUPTED
+        outcome.verdict = f"interrupted: {outcome.verdict}"
+        outcome.warnings = [warning, *outcome.warnings]
 
 
 def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcome:

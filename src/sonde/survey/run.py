@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import secrets
+import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from sonde.core.errors import EnvironmentFailure, Finding, Interrupted, SondeError, Warning
+from sonde.core.errors import EnvironmentFailure, Exit, Finding, Interrupted, SondeError, Warning
+from sonde.core.interrupt import signals
 from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
 
 LATE_S = 0.5  # by which rooms may overrun
@@ -21,6 +26,60 @@ LATE = 0.6  # of what they need, that rooms are content with where those before 
 def here() -> str:
     """This host's name, for titles."""
     return socket.gethostname()
+
+
+@contextmanager
+def report_interruption(folder: Path, saved: bool) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end what is inside, wherever they come. The error names the rooms that are not measured, and
+    what is left. A second signal ends the process at once.
+
+    folder: of the survey. saved: it stays.
+
+    Raises
+    ------
+    Interrupted  survey.interrupted.
+    """
+
+    def end(number: int, _frame: Any) -> None:
+        signal.signal(number, lambda *_: os._exit(Exit.INTERRUPTED))
+        raise KeyboardInterrupt
+
+    before = _datasets(folder)
+    try:
+        with signals(end):
+            yield
+    except (KeyboardInterrupt, Interrupted) as error:
+        if saved and isinstance(error, Interrupted):  # it knows more, such as how to recover a run
+            raise
+        measured = [name for name, _ in _datasets(folder) - before]  # of a survey before there may be others
+        missing = [room for room in ROOMS if not any(re.match(rf"{room}\b", name) for name in measured)]
+        if not measured:
+            with suppress(OSError):  # it never was there, or somebody keeps something there
+                folder.rmdir()
+        raise Interrupted(
+            "survey.interrupted", *interruption_text(missing, folder if measured and saved else None)
+        ) from None
+
+
+def _datasets(folder: Path) -> set[tuple[str, int]]:
+    """Names, and when they were written."""
+    return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("*.nc")}
+
+
+def interruption_text(missing: Sequence[str], folder: Path | None) -> tuple[str, str]:
+    """What was not done, and what is left; and what to type next. folder: in which something is left, None: nowhere."""
+    not_done = f"{', '.join(missing)} not measured to the end" if missing else "not judged to the end"
+    left = f"what was measured is in {folder}" if folder else "nothing is left"
+    return f"interrupted: {not_done}; {left}", "run it again for all of it"
+
+
+def interrupted_warning(results: Sequence[RoomResult], folder: Path | None) -> Warning | None:
+    """What a survey that was interrupted says of it; None for one that was not. folder: as in interruption_text()."""
+    if not any(result.interrupted for result in results):
+        return None
+    first = next(k for k, result in enumerate(results) if result.interrupted)
+    missing = [result.room for result in results[first:]]
+    return Warning("survey.interrupted", *interruption_text(missing, folder))
 
 
 def survey(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -401,3 +402,66 @@ class TestRooms:
         call = Call("lab", tmp_path, "auto", "n[1-", None, 1, (), 10.0, 0.0, lambda *_: NullProgress())
         with pytest.raises(UsageError):
             call.start("sonde-lab")
+
+
+class TestReportInterruption:
+    @staticmethod
+    def measure(folder, measured, number):
+        for room in measured:
+            (folder / f"{room}-n1-20261120T214757Z-3f9a.nc").touch()
+        signal.raise_signal(number)
+
+    def test_datasets_of_an_earlier_survey_of_the_folder_are_not_this_ones(self, tmp_path):
+        (tmp_path / "net-a.nc").touch()
+        with pytest.raises(Interrupted) as told, run.report_interruption(tmp_path, True):
+            self.measure(tmp_path, (), signal.SIGTERM)
+        assert told.value.what.startswith("interrupted: net, noise")
+        assert told.value.what.endswith("nothing is left")
+        assert (tmp_path / "net-a.nc").exists()
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        ("measured", "saved", "said"),
+        [
+            ((), True, "net, noise, io, store, bus, power not measured to the end; nothing is left"),
+            (
+                ("net", "noise"),
+                True,
+                "io, store, bus, power not measured to the end; what was measured is in {}",
+            ),
+            (("net", "noise"), False, "io, store, bus, power not measured to the end; nothing is left"),
+            (rooms.ROOMS, True, "not judged to the end; what was measured is in {}"),
+        ],
+    )
+    def test_a_signal_between_rooms_is_told_with_what_was_not_done_and_what_is_left(
+        self, tmp_path, number, measured, saved, said
+    ):
+        before = signal.getsignal(number)
+        folder = tmp_path / "survey"
+        folder.mkdir()
+        with pytest.raises(Interrupted) as told, run.report_interruption(folder, saved):
+            self.measure(folder, measured, number)
+        assert told.value.code == "survey.interrupted"
+        assert told.value.what == f"interrupted: {said.format(folder)}"
+        assert told.value.hint
+        assert folder.exists() == bool(measured)
+        assert signal.getsignal(number) is before
+
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_what_a_room_says_of_a_run_that_is_left_is_told_where_it_is(self, tmp_path, saved):
+        left = Interrupted(
+            "net.interrupted", f"what was measured is in {tmp_path}/a.run", "sonde data recover"
+        )
+        with pytest.raises(Interrupted) as told, run.report_interruption(tmp_path, saved):
+            raise left
+        assert (told.value is left) == saved
+        assert ("a.run" in told.value.what) == saved
+
+    def test_a_survey_that_was_cut_within_a_room_names_it_and_those_after_it(self, tmp_path):
+        results = [RoomResult("net"), RoomResult("io", interrupted=True), RoomResult("bus", skipped="so")]
+        told = run.interrupted_warning(results, tmp_path)
+        assert told is not None
+        assert told.evidence == (
+            f"interrupted: io, bus not measured to the end; what was measured is in {tmp_path}"
+        )
+        assert run.interrupted_warning(results[:1], tmp_path) is None
