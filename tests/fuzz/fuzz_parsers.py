@@ -9,37 +9,68 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import struct
 import tempfile
+import threading
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from sonde.bus import plan as bus_plan
+from sonde.bus import run_keys
+from sonde.cluster import run as cluster_run
 from sonde.cluster.plan import Plan as ClusterPlan
-from sonde.core import config, events, hostlist, lines, printable, seal, units
+from sonde.core import config, distribution, events, hostlist, lines, printable, provenance, seal, units
 from sonde.core.blocks import BlockFile, BlockWriter
 from sonde.core.errors import SondeError
-from sonde.core.launch import mpirun, srun
+from sonde.core.launch import cpus, mpirun, srun
 from sonde.core.owned_files import Folder
-from sonde.io import gluster, ior_output, layers, run_close, run_elf, servers
-from sonde.net import clustbench
+from sonde.data import history as data_history
+from sonde.io import (
+    gluster,
+    ior_output,
+    layers,
+    run_close,
+    run_elf,
+    run_gluster,
+    run_limits,
+    run_probe,
+    run_tracefs,
+    servers,
+)  # fmt: skip
+from sonde.net import clustbench, convert
 from sonde.net.classic import ClassicWriter, check_whole
+from sonde.noise import host as noise_host
 from sonde.noise import run_osnoise
-from sonde.power import slurm_job, workflow
+from sonde.power import (
+    run_history,
+    run_http,
+    run_job_manager,
+    run_job_scheduler,
+    run_resource_manager,
+    run_workflow_engine,
+    slurm_job,
+    workflow,
+)  # fmt: skip
+from sonde.power.config import Listen, NodeLimits, Stack
 from sonde.power.job_target import Turns
 from sonde.power.jobs import JobState, Part, Spec
-from sonde.store import address
+from sonde.power.run_jobs_store import Store
+from sonde.power.telemetry import ClusterSample, JobSample, NodeSample
+from sonde.store import address, told
 from sonde.store import plan as store_plan
+from sonde.store.client import ServerStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data"
@@ -155,9 +186,7 @@ def _folder() -> Path:
 def clear() -> None:
     """Removes what files were made for parsers."""
     if _folder.cache_info().currsize:
-        for path in _folder().glob("*"):
-            path.unlink()
-        _folder().rmdir()
+        shutil.rmtree(_folder())
         _folder.cache_clear()
 
 
@@ -166,6 +195,19 @@ def _file(name: str, data: bytes) -> Path:
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     return path
+
+
+def _fresh(name: str) -> Path:
+    """A folder with nothing in it."""
+    path = _folder() / name
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    return path
+
+
+def _parts(data: bytes, n: int) -> list[bytes]:
+    """n pieces, of one input for several files: NUL is between them."""
+    return (data.split(b"\0", n - 1) + [b""] * n)[:n]
 
 
 def _text(data: bytes) -> str:
@@ -271,6 +313,63 @@ def read_launchers(data: bytes) -> None:
     mpirun.split_slots(text)
 
 
+_MACHINE = b"\0".join(
+    (
+        b"0::/user.slice/a b\n1:cpu,cpuacct:/c\n",
+        b"200000 100000\n",
+        b"processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: 2400.0\n\nprocessor\t: 1\n",
+        b'ID=debian\nVERSION_ID="12"\nID_LIKE=x\n',
+        b"MemTotal:       16000 kB\nHugePages_Total: 0\n",
+    )
+)
+
+
+@parser("core-machine", _MACHINE)
+def read_machine(data: bytes) -> None:
+    """What the kernel and a distribution say, which a container or a mount of somebody's may change."""
+    root = _fresh("root")
+    files = (
+        *("proc/self/cgroup", "sys/fs/cgroup/user.slice/cpu.max", "proc/cpuinfo", "etc/os-release"),
+        "proc/meminfo",
+    )
+    for name, text in zip(files, _parts(data, len(files))):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text)
+    lines.kernel_lines(root / "proc/self/cgroup")
+    cpus.quota(root)
+    distribution.family(root)
+    provenance._cpuinfo(root)
+    provenance._memory_bytes(root)
+
+
+@parser(
+    "data-index",
+    json.dumps(
+        {
+            "schema": "net/1",
+            "created": "",
+            "complete": True,
+            "key": {},
+            "attrs": {},
+            "scalars": {"a": {"name": "a", "value": 1.0, "units": "", "better": ""}},
+        }
+    ),
+)
+def read_index(data: bytes) -> None:
+    """What an index says of a dataset, where several may write to the folder."""
+    folder = _fresh("runs")
+    dataset = folder / "a.nc"
+    dataset.write_bytes(b"x")
+    facts = dataset.stat()
+    with closing(sqlite3.connect(folder / data_history.INDEX)) as index:
+        data_history._create(index)
+        row = ("a.nc", facts.st_size, facts.st_mtime_ns, _text(data), None)
+        index.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?)", row)
+        index.commit()
+    runs, warnings, _ = data_history._indexed(folder)
+    assert len(runs) + len(warnings) == 1
+
+
 # ---- net ----
 
 
@@ -294,14 +393,28 @@ def read_classic(data: bytes) -> None:
     check_whole(io.BytesIO(data), len(data), "a.nc")
 
 
+_STRUCTURE = (
+    '{"dims": [["x", 2], ["n", null]], "variables": [["data", "<f8", ["n", "x"]]], "values": {"proc_num": 2},'
+    ' "attributes": {"": {"a": 1}}}'
+)
+
+
 @parser(
     "net-structure",
-    '{"dims": [["x", 2], ["n", null]], "variables": [["data", "<f8", ["n", "x"]]], "values": {"proc_num": 2},'
-    ' "attributes": {"": {"a": 1}}}',
+    _STRUCTURE,
     errors=(KeyError, TypeError, ValueError),
 )
 def read_structure(data: bytes) -> None:
     clustbench.Structure.from_json(_text(data))
+
+
+@parser(
+    "net-stored",
+    made=lambda: [json.dumps({"form": "clustbench-v1", "files": {"a": json.loads(_STRUCTURE)}}).encode()],
+)
+def read_stored(data: bytes) -> None:
+    tree: Any = SimpleNamespace(attrs={convert.STORED: _text(data)})
+    assert isinstance(convert._stored(tree, "clustbench-v1"), dict)
 
 
 @parser("net-names", "delays-MSK-2024-05-16_average.nc", "n1\nn2\n")
@@ -471,7 +584,44 @@ def read_tail(data: bytes) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
+_KERNEL = """7f00-7f10 r-xp 00000000 08:01 123                        /usr/lib/a.so (deleted)
+22 1 0:20 /a / rw - ext4 /dev/vda rw
+h:/vol /mnt/a\\040b fuse.glusterfs rw 0 0
+sonde /sys/kernel/tracing tracefs rw 0 0
+Name:\tx
+NSpid:\t7\t1
+"""
+
+
+@parser("io-kernel", _KERNEL)
+def read_kernel(data: bytes) -> None:
+    """Files of /proc in which names stand that others chose: of mounts, programs and files."""
+    found = lines.kernel_lines(_file("proc", data))
+    assert not any("\n" in line for line in found)
+    for path, _ in run_probe.mapped_in(found, 7).values():
+        assert path.is_absolute()
+    run_limits.file_system_in(found, "0:20")
+    run_gluster.mounts_of(found, "vol")
+    run_tracefs.is_mounted_by_sonde(run_tracefs.PLACES[0], "\n".join(found))
+
+
+@parser(
+    "io-fio",
+    'fio: x\n{"jobs": [{"write": {"bw_bytes": 5, "io_bytes": 7, "runtime": 9}}]}',
+    errors=(ValueError,),
+)
+def read_fio(data: bytes) -> None:
+    said = run_limits.fio_told(_text(data), "write")
+    assert isinstance(said.moved, int)
+
+
 # ---- noise ----
+
+
+@parser("noise-attributes", '[{"name": "a", "cpu": 1, "pid": 2, "cpu_s": 0.5}]')
+def read_attributes(data: bytes) -> None:
+    summary: Any = SimpleNamespace(attrs={"processes": _text(data)})
+    assert all(isinstance(one, dict) for one in noise_host.processes(summary, None))
 
 
 @parser(
@@ -568,6 +718,243 @@ def read_jobs(data: bytes) -> None:
         Part.of(part)
 
 
+def _database(make: Callable[[Path], None]) -> list[bytes]:
+    """The file of a database that is made, without its journal."""
+    path = _fresh("made") / "made.sqlite"
+    make(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+        db.execute("VACUUM")
+    return [path.read_bytes()]
+
+
+def _make_history(path: Path) -> None:
+    history = run_history.History(path, 60.0)
+    history.add(
+        [
+            NodeSample("n1", 1),
+            JobSample("17", 2, nodes=("n1",), node_iteration_s=(0.5,)),
+            ClusterSample("c", 3),
+        ]
+    )
+    history.close()
+
+
+@parser("power-history", made=lambda: _database(_make_history))
+def read_history(data: bytes) -> None:
+    path = _fresh("history") / "h.sqlite"
+    path.write_bytes(data)
+    samples = 0
+    for kind in ("node", "job", "cluster"):
+        try:
+            for sample in run_history.read(path, kind):
+                assert isinstance(sample.at_ns, int)
+                samples += 1
+        except SondeError as error:
+            last = error
+    if not samples:
+        raise last
+
+
+_ROWS = (
+    {
+        "kind": "job",
+        "job": "17",
+        "at_ns": 2,
+        "user": "a",
+        "name": "",
+        "nodes": '["n1"]',
+        "node_iteration_s": "[0.5, null]",
+    },
+    {"kind": "node", "node": "n1", "at_ns": 2, "leased": 1, "epoch": -1, "power_w": None},
+    {"kind": "cluster", "cluster": "c", "at_ns": 2, "nodes": 4, "state": None},
+)
+
+
+@parser("power-row", *map(json.dumps, _ROWS), errors=(KeyError, TypeError, ValueError, RecursionError))
+def read_row(data: bytes) -> None:
+    """A row of a history, whatever its columns are declared as."""
+    row = dict(_mapping(data))
+    sample = run_history._sample(str(row.pop("kind", "node")), row)
+    assert isinstance(sample.at_ns, int)
+
+
+def _stack() -> Stack:
+    node = NodeLimits("n1", 60, 400, 100, cores=4)
+    return Stack("", "demo", "", "", 1000, "fair", 3, 1, (node,), Listen("127.0.0.1", 0), "", 1, 1)
+
+
+_ENTRY = {"state": {"spec": _JOB, "state": "running", "parts": [{"node": "n1"}]}, "sent": _JOB, "number": 3}
+_HELD = {"job": "a", "parts": [{"node": "n1", "whole": False, "cores": [0, 1]}], "guaranteed_w": 100.0}
+
+
+@parser(
+    "power-kept",
+    json.dumps({"a": _ENTRY, "usage": {"at_s": 5.0, "had": {"alice": [1.0, 2.0]}}}),
+    json.dumps({"a": _HELD}),
+)
+def read_kept(data: bytes) -> None:
+    """What the scheduler and the resource manager of jobs have kept."""
+    store = Store.__new__(Store)  # of which only the name is needed
+    store.path = Path("kept.sqlite")
+    for make in (
+        lambda kept: run_job_scheduler.stored_queue(kept, _stack()).set_back(5),
+        lambda kept: [run_resource_manager.held_of(one) for one in kept.values()],
+    ):
+        refused = None
+        try:
+            with store.decoding():
+                make(dict(json.loads(data)))
+        except SondeError as error:
+            refused = error
+        else:
+            return
+    assert refused is not None
+    raise refused
+
+
+def _make_store(path: Path) -> None:
+    folder = path.parent
+    store = Store(folder, "made")
+    store.save({"a": _ENTRY, "b": _HELD})
+    store.close()
+
+
+@parser("power-store", made=lambda: _database(_make_store))
+def read_store(data: bytes) -> None:
+    folder = _fresh("store")
+    (folder / "kept.sqlite").write_bytes(data)
+    store = Store(folder, "kept")
+    try:
+        assert all(isinstance(name, str) for name in store.load())
+    finally:
+        store.close()
+
+
+_FLOW = 'name = "w"\n[jobs.a]\ncommand = "x"\n[jobs.b]\ncommand = "y"\nafter = ["a"]\n'
+_HEAD = {
+    "what": "workflow",
+    "version": 1,
+    "run": "r",
+    "user": "u",
+    "path": "/w.toml",
+    "text": _FLOW,
+    "at_ns": 5,
+}
+_NOTES = (
+    {"what": "submit", "step": "a", "attempt": 1},
+    {"what": "accepted", "step": "a", "attempt": 1},
+    {"what": "over", "step": "a", "attempt": 1, "state": "ended", "energy_j": 5.0, "seconds": 1.0, "why": ""},
+    {"what": "cancel", "why": "u"},
+)
+
+
+@parser(
+    "power-journal",
+    "".join(json.dumps(one) + "\n" for one in (_HEAD, *_NOTES)),
+    json.dumps(_HEAD) + "\n" + json.dumps({"what": "skipped", "step": "b", "why": "x"}) + "\ncut",
+    errors=(OSError, ValueError, KeyError, TypeError, OverflowError),
+)
+def read_journal(data: bytes) -> None:
+    """A workflow's file; errors are those that the engine leaves a file out for."""
+    engine: Any = SimpleNamespace(mutex=threading.RLock(), listed={})
+    one = run_workflow_engine.Workflow(engine, run_workflow_engine.Journal(_file("w.jsonl", data)))
+    json.dumps(one.shown(True))
+    one.course.next()
+
+
+_KEEPER = {"pid": 4711, "began": 5, "boot": "x", "at_ns": 7}
+_JOB_FILES = ("job.json", "keeper.json", "start.json", "meter.json", "target.json", "stop.json")
+
+
+@parser(
+    "power-job",
+    "\0".join(
+        json.dumps(one)
+        for one in (
+            {"spec": _JOB, "parts": [{"node": "n1"}]}, _KEEPER, {"cgroup": ""}, {"energy_j": 1.0, "at_j": {"n1": 2.0}},
+            {"slowdown": 0.1}, {"grace_s": 5.0},
+        )
+    ),
+    "\0".join(json.dumps(one) for one in ({"spec": _JOB, "parts": []}, _KEEPER)),
+    errors=(ValueError,),
+)  # fmt: skip
+def read_job(data: bytes) -> None:
+    """The folder of a job that a manager of before had."""
+    folder = _fresh("a")
+    for name, text in zip(_JOB_FILES, _parts(data, len(_JOB_FILES))):
+        if text:
+            (folder / name).write_bytes(text)
+    assert run_job_manager.grace_of(folder) >= 0
+    if (found := run_job_manager.stored_job(folder)) is not None:
+        assert found[0].pid > 0
+        assert found[0].run().job == "a"
+
+
+_TOKEN, _SECRET = "0123456789abcdef", "what only those with the token see"
+
+
+class _Socket:
+    """One end of a connection over which everything has come, and then nothing more does."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.out = data, bytearray()
+
+    def makefile(self, *_: object) -> io.BytesIO:
+        return io.BytesIO(self.data)
+
+    def sendall(self, data: bytes) -> None:
+        self.out += data
+
+    def settimeout(self, _: float) -> None:
+        pass
+
+    def setsockopt(self, *_: object) -> None:
+        pass
+
+
+def _requests() -> list[bytes]:
+    ask = "GET {} HTTP/1.1\r\nHost: localhost\r\n{}\r\n"
+    bearer, cookie = f"Authorization: Bearer {_TOKEN}\r\n", f"Cookie: a=b; {run_http.COOKIE}={_TOKEN}\r\n"
+    return [
+        ask.format(*one).encode()
+        for one in (
+            ("/metrics", bearer), ("/now", cookie), ("/", ""), (f"/?token={_TOKEN}", ""), ("/events", cookie),
+            ("/health", ""), ("/live.css", bearer), ("/nowhere", bearer),
+        )
+    ] + [b"".join((ask.format("/health", "").encode(), ask.format("/metrics", bearer).encode()))]  # fmt: skip
+
+
+@parser("power-http", made=_requests)
+def read_http(data: bytes) -> None:
+    """The monitor's page: whatever is asked, nothing is shown without the token, and its threads do not end."""
+    ended = threading.Event()
+    ended.set()
+
+    class Handler(run_http._Handler):
+        pass
+
+    for token in (_TOKEN, ""):
+        content = run_http.Content(
+            lambda _: _SECRET, lambda: (1, _SECRET), lambda n, s: None, lambda: _SECRET
+        )
+        site: Any = SimpleNamespace(
+            asks_token=bool(token),
+            admits=lambda offered, token=token: offered == token,
+            content=content,
+            places=run_http.Places(),
+            closing=ended,
+            _tls=None,
+        )
+        Handler.site = site
+        connection: Any = _Socket(data)
+        site.places.take(connection, "loopback", run_http.IDLE)
+        server: Any = None
+        Handler(connection, ("127.0.0.1", 1), server)
+        assert not token or _SECRET.encode() not in connection.out or token.encode() in data
+    run_http.token_of(_text(data), _text(data))
+
+
 # ---- store, bus, cluster ----
 
 
@@ -581,6 +968,68 @@ def read_store_words(data: bytes) -> None:
             continue
 
 
+_REPORT = {
+    "up_s": 5.0,
+    "auth": "none",
+    "roles": [
+        {
+            **{"role": "kv", "backend": "memory", "detail": "x", "messages": 3, "syncs": 1, "broken": "y"},
+            **{f"{stage}_{at}_s": 1e-3 for stage in ("wait", "backend", "sync") for at in ("p50", "p99")},
+        }
+    ],
+    "operations": {"kv.put": 3},
+    "outcomes": {},
+    **{
+        "connections": 1,
+        "connections_ever": 2,
+        "refused": 1,
+        "bad_frames": 1,
+        "bytes_in": 5,
+        "bytes_out": 1 << 63,
+    },
+    **{"last_error": "z", "last_error_s_ago": 5.0, "last_refused": "", "last_refused_s_ago": 0},
+}
+
+
+@parser("store-report", json.dumps(_REPORT), "{}", "")
+def read_report(data: bytes) -> None:
+    """What a server says of itself: whatever is taken can be shown."""
+    status = ServerStatus("h:1", ["kv"], "tcp", "", "", told.report_of(data, "h:1"))
+    told.tables(status)
+    told.warnings([status])
+    told.verdict([status])
+    told.troubled(status)
+    json.dumps(told.as_json("h:1", status))
+
+
+_PERMISSIONS = "<publish><topics><topic>a</topic></topics></publish><min>0</min><max>232</max>"
+
+
+@cache
+def _certificate() -> bytes:
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a")])
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + timedelta(days=9))
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@parser("bus-keys", made=lambda: [_certificate() + b"\0" + _PERMISSIONS.encode()])
+def read_keys(data: bytes) -> None:
+    """An identity of a folder of keys."""
+    home = _fresh("keys")
+    certificate, permissions = _parts(data, 2)
+    (home / "cert.pem").write_bytes(certificate)
+    (home / "permissions.p7s").write_bytes(permissions)
+    assert run_keys._identity(home).name == "keys"
+
+
 @parser("bus-words", "cyclonedds/udp4/peers", "mine=cyclonedds,batch=1ms", "latency,fanout")
 def read_bus_words(data: bytes) -> None:
     text = _text(data)
@@ -589,6 +1038,29 @@ def read_bus_words(data: bytes) -> None:
             parse(text)
         except SondeError:
             continue
+
+
+_PLAN = {
+    "name": "a",
+    "hostnames": ["a-0"],
+    "addresses": ["10.0.0.1"],
+    "subnet": "10.0.0.0/24",
+    "private": [],
+}
+
+
+@parser(
+    "cluster-state",
+    json.dumps(
+        {"plan": _PLAN, "pid": 5, "started": 7, "complete": True, "created_utc": "", "space": "net:[1]"}
+    ),
+)
+def read_cluster_state(data: bytes) -> None:
+    """What a cluster's folder says; None where it says nothing."""
+    folder = _fresh("cluster")
+    (folder / "state.json").write_bytes(data)
+    kept = cluster_run.kept_in(folder)
+    assert kept is None or isinstance(kept.keeper.pid, int)
 
 
 @parser(

@@ -82,7 +82,7 @@ def test_a_harness_that_is_not_there_is_named_with_those_that_are(
     with pytest.raises(SystemExit) as left:
         run.main(["--build", str(tmp_path), "py-io-iro"])
     assert left.value.code == 2
-    assert "no harness py-io-iro; there are: py-bus-words" in capsys.readouterr().err
+    assert "no harness py-io-iro; there are: py-bus-keys, py-bus-words, " in capsys.readouterr().err
 
 
 def test_without_its_programs_it_fails_where_all_are_required(

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "core/owned_file.hpp"
 
@@ -21,6 +20,13 @@ std::uint64_t sum_of(const std::string& text) {
   for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return sum;
 }
+
+constexpr std::size_t max_kept_bytes = 4096;                 // several times what save() writes
+constexpr double longest_s = 1e9;                            // some 30 years
+constexpr std::int64_t last_ns = 8'000'000'000'000'000'000;  // in the year 2223; clocks of 64 bits end in 2262
+
+/// What a budget can be, or unknown.
+bool is_power(double value_w) { return std::isnan(value_w) || (value_w >= 0 && std::isfinite(value_w)); }
 
 Error failed(const std::string& path, const std::string& what) {
   return {"power.state", "the manager's state " + path + " " + what,
@@ -60,9 +66,9 @@ Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t real
     if (!std::filesystem::exists(path, why) && !why) return std::optional<Kept>{};
     return failed(path, std::string("cannot be read: ") + std::strerror(errno));
   }
-  std::stringstream whole;
-  whole << in.rdbuf();
-  const std::string text = whole.str();
+  std::string text(max_kept_bytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
   const auto damaged = [&] {
     return Error{"power.state", "the manager's state " + path + " is damaged: which budget was set last is not known",
                  "look at it and at the audit log; remove it to begin with the configuration's budget"};
@@ -71,14 +77,17 @@ Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t real
   unsigned long long sum = 0, epoch = 0, version = 0;
   long long ends = 0;
   Kept kept;
-  if (sum_at == std::string::npos || std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 ||
-      sum != sum_of(text.substr(0, sum_at)))
+  if (text.size() == max_kept_bytes || sum_at == std::string::npos ||
+      std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 || sum != sum_of(text.substr(0, sum_at)))
     return damaged();
   // Those of before had no lease_s.
   if (std::sscanf(text.c_str(),
                   "sonde-system-manager 1 epoch %llu budget_version %llu budget_w %lf configured_w %lf shed_w %lf "
                   "shed_ends_ns %lld lease_s %lf",
                   &epoch, &version, &kept.budget_w, &kept.configured_w, &kept.shed_w, &ends, &kept.lease_s) < 6)
+    return damaged();
+  if (!is_power(kept.budget_w) || !is_power(kept.configured_w) || !is_power(kept.shed_w) ||
+      !(kept.lease_s >= 0 && kept.lease_s <= longest_s) || ends < 0 || ends > last_ns)
     return damaged();
   kept.epoch = epoch, kept.budget_version = version;
   kept.shed_left_s = std::max(0.0, static_cast<double>(ends - realtime_ns) / 1e9);

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.bus.keys import DOMAINS, Grant, check_days, check_name, governance, grant_of, permissions
+from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
 
 AUTHORITIES = ("identity_ca", "permissions_ca")
@@ -85,7 +86,7 @@ def _needed() -> None:
         raise EnvironmentFailure(
             "bus.no_cryptography",
             f"keys and certificates are made by the Python package 'cryptography', which cannot be loaded: {error}",
-            "pip install 'cryptography>=42', for the Python that runs sonde",
+            distribution.install_python("cryptography"),
         ) from None
 
 
@@ -140,9 +141,20 @@ def _signed(text: str, certificate: Any, key: Any) -> bytes:
     return made
 
 
+def _read_certificate(file: Path) -> Any:
+    """Raises OSError, and ValueError for a file that is no certificate."""
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(file.read_bytes())
+        _ = found.not_valid_after_utc  # which is decoded when it is asked for
+    except x509.InvalidVersion as error:  # no ValueError
+        raise ValueError(str(error)) from None
+    return found
+
+
 def _load(folder: Path, name: str) -> tuple[Any, Any]:
     """(certificate, private key) of an authority of the folder."""
-    from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     certificate_file, key_file = folder / f"{name}.pem", folder / PRIVATE / f"{name}.key.pem"
@@ -156,9 +168,7 @@ def _load(folder: Path, name: str) -> tuple[Any, Any]:
                 else "make identities where the folder was made",
             )
     try:
-        return x509.load_pem_x509_certificate(certificate_file.read_bytes()), load_pem_private_key(
-            key_file.read_bytes(), None
-        )
+        return _read_certificate(certificate_file), load_pem_private_key(key_file.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(key_file, error) from None
 
@@ -275,10 +285,8 @@ def add(
 
 def _identity(home: Path) -> Identity:
     """The one of a folder. Topics and domains that are not written as Sonde writes them are not seen: (), (-1, -1)."""
-    from cryptography import x509
-
     try:
-        certificate = x509.load_pem_x509_certificate((home / "cert.pem").read_bytes())
+        certificate = _read_certificate(home / "cert.pem")
         text = (home / "permissions.p7s").read_text()
     except (OSError, ValueError) as error:
         raise _unreadable(home, error) from None
@@ -317,17 +325,15 @@ def _as_before(home: Path) -> Identity:
 _TOPICS = {
     word: re.compile(rf"<{word}><topics>(.*?)</topics>", re.DOTALL) for word in ("publish", "subscribe")
 }
-_RANGE = re.compile(r"<min>(\d+)</min><max>(\d+)</max>")
+_RANGE = re.compile(r"<min>([0-9]{1,9})</min><max>([0-9]{1,9})</max>")
 
 
 def identities(folder: Path) -> tuple[datetime, list[Identity]]:
     """Until when the folder's authorities are valid, and its identities, by name. Raises: no such folder."""
     _needed()
-    from cryptography import x509
-
     file = folder / "identity_ca.pem"
     try:
-        until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        until = _read_certificate(file).not_valid_after_utc
         homes = sorted(
             home
             for home in folder.iterdir()

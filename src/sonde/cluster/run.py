@@ -281,7 +281,7 @@ def kept_in(folder: Path) -> Kept | None:
         raise EnvironmentFailure(
             "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

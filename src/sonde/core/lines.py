@@ -1,13 +1,14 @@
-"""Percent-encoding for values in files with one record a line, so that a value cannot end its line or its field.
+"""Files with one record a line, in which values stand that others chose: no value ends its line or its field.
 
-A path may hold any byte but NUL: a line break, a tab, bytes that are not UTF-8. Everything except printable ASCII is
-encoded, and so are blanks and `%` itself. native/core/text.hpp decodes the same.
+A path may hold any byte but NUL: a line break, a tab, bytes that are not UTF-8. In our own files everything except
+printable ASCII is percent-encoded, and so are blanks and `%` itself; native/core/text.hpp decodes the same.
 """
 
 from __future__ import annotations
 
 import os
 from os import PathLike
+from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote
 
 _AS_IT_IS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
@@ -16,6 +17,21 @@ _AS_IT_IS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 def encoded(value: str | PathLike[str]) -> str:
     """A value as one word of printable ASCII: "a%0Ab" for a line break between a and b."""
     return quote_from_bytes(os.fsencode(value), _AS_IT_IS)
+
+
+def kernel_lines(path: Path) -> list[str]:
+    """Lines of a file of /proc or /sys, which end with a line feed and with nothing else; what is not UTF-8 in them
+    becomes U+FFFD.
+
+    Of names that others chose, such as those of programs, mounts and files, the kernel escapes little more than the
+    line feed: str.splitlines() would end a line within one, and split() a field.
+
+    Raises
+    ------
+    OSError.
+    """
+    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    return lines[:-1] if not lines[-1] else lines
 
 
 def decoded(word: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -186,10 +187,8 @@ def _chosen(text: str) -> str:
 
 
 def _memory_bytes(root: Path) -> Value:
-    for line in _text(root / "proc/meminfo", "").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return UNKNOWN
+    found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB$", _text(root / "proc/meminfo", ""), re.MULTILINE)
+    return int(found[1]) * 1024 if found else UNKNOWN
 
 
 def _load_average(root: Path) -> Value:

@@ -366,6 +366,17 @@ def _scalar(name: str, value: float, variable: xr.DataArray) -> Scalar:
 # ---- the index -----------------------------------------------------------------------------------
 
 
+_DAMAGE = (
+    sqlite3.DatabaseError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
 def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
     """All runs of the folder. What the index knows already is not opened again."""
     path = folder / INDEX
@@ -382,7 +393,7 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
             # Locked, or not writable: the next way needs less of the file.
             if not ways:
                 raise
-        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
+        except _DAMAGE:
             # Damaged. An index holds nothing that the datasets do not.
             if connect is _kept and not _removed(path):
                 continue

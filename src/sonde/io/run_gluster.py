@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, typed
+from sonde.core.lines import kernel_lines
 from sonde.core.owned_files import Folder
 from sonde.io import gluster
 from sonde.io.gluster import Counted, Volume
@@ -254,9 +255,14 @@ def killed(state: Mapping[str, Any]) -> Warning:
 
 def _mounts(name: str) -> list[str]:
     """Where this host has the volume, or a folder of it, mounted."""
+    return mounts_of(kernel_lines(Path("/proc/self/mounts")), name)
+
+
+def mounts_of(lines: Iterable[str], name: str) -> list[str]:
+    """Where a volume is mounted, by lines of /proc/self/mounts."""
     found = []
-    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
-        source, where, kind = line.split()[:3]
+    for line in lines:
+        source, where, kind = (*line.split(" "), "", "", "")[:3]
         volume = source.rpartition(":")[2].strip("/").partition("/")[0]
         if kind == "fuse.glusterfs" and volume == name:
             found.append(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), where))

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import EnvironmentFailure, SondeError, reason_not_written
+from sonde.core.lines import kernel_lines
 from sonde.core.owned_files import Folder
 
 if TYPE_CHECKING:
@@ -123,7 +124,10 @@ def _fio(program: str, folder: Path, writers: int, each: int) -> list[Limit]:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_FIO_S)
         if ran.returncode:  # as on a file system without direct I/O
             return _loop(folder, writers, each)
-        told = fio_told(ran.stdout, what)
+        try:
+            told = fio_told(ran.stdout, what)
+        except ValueError:  # of another version
+            return _loop(folder, writers, each)
         if told.took_s < LEAST_S:
             return _loop(folder, writers, each)
         found.append(Limit(what, told.rate, FIO))
@@ -142,13 +146,21 @@ class Told:
 
 
 def fio_told(text: str, what: str) -> Told:
-    """What `fio --output-format=json` printed; fio may say something in front. Source: fio(1), JSON output."""
-    jobs = [job[what] for job in json.loads(text[text.index("{") :])["jobs"]]
-    return Told(
-        float(sum(job["bw_bytes"] for job in jobs)),
-        sum(job["io_bytes"] for job in jobs),
-        max(job["runtime"] for job in jobs) * 1e-3,
-    )
+    """What `fio --output-format=json` printed; fio may say something in front. Source: fio(1), JSON output.
+
+    Raises
+    ------
+    ValueError  it is something else.
+    """
+    try:
+        jobs = [job[what] for job in json.loads(text[text.index("{") :])["jobs"]]
+        return Told(
+            float(sum(float(job["bw_bytes"]) for job in jobs)),
+            int(sum(job["io_bytes"] for job in jobs)),
+            float(max(job["runtime"] for job in jobs)) * 1e-3,
+        )
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"it is not what fio says: {error}") from None
 
 
 def _loop(folder: Path, writers: int, each: int) -> list[Limit]:
@@ -256,13 +268,18 @@ def file_system(place: Path) -> str:
     try:
         device = os.stat(place).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        lines = kernel_lines(Path("/proc/self/mountinfo"))
     except OSError:
         return "unknown"
+    return file_system_in(lines, number)
+
+
+def file_system_in(lines: Sequence[str], number: str) -> str:
+    """The file system of a device, "8:1", in lines of mountinfo."""
     found = "unknown"
     for line in lines:
-        words = line.split()
-        if words[2] == number and "-" in words:
+        words = line.split(" ")
+        if words[2:3] == [number] and "-" in words:
             after = words[words.index("-") + 1 :]
-            found = f"{after[0]} on {after[1]}"
+            found = " on ".join(after[:2])
     return found

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.lines import kernel_lines
 from sonde.io.layers import NOTHING, Function, Layer, Value
 from sonde.io.run_elf import X86_64, Object, Program, base_name, read_object
 from sonde.io.run_elf import Function as Symbol
@@ -318,7 +319,7 @@ class Probes:
     def hits(self) -> int:
         """How often any process came by a function, as the kernel counts."""
         found = 0
-        for line in _text(self.tracefs / "uprobe_profile").splitlines():
+        for line in _lines(self.tracefs / "uprobe_profile"):
             match line.rsplit(None, 2):
                 case [_, name, count] if name.startswith("e") and name.endswith(self.suffix):
                     found += int(count)
@@ -362,24 +363,23 @@ class Probes:
 
 def groups(tracefs: Path) -> list[str]:
     """Groups of probes that some Sonde made."""
-    lines = _text(tracefs / "uprobe_events").splitlines()
-    found = (re.match(rf"[pr]:({GROUP}\w+)/", line) for line in lines)
+    found = (re.match(rf"[pr]:({GROUP}\w+)/", line) for line in _lines(tracefs / "uprobe_events"))
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def remove(tracefs: Path, group: str) -> None:
     """Probes that are on, or in use by somebody else, stay."""
-    for line in _text(tracefs / "uprobe_events").splitlines():
+    for line in _lines(tracefs / "uprobe_events"):
         if match := re.match(rf"[pr]:({group}/\w+) ", line):
             with suppress(OSError):
                 append(tracefs / "uprobe_events", f"-:{match[1]}")
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8", "replace")
+        return kernel_lines(path)
     except OSError:
-        return ""
+        return []
 
 
 def append(path: Path, line: str) -> None:
@@ -436,17 +436,26 @@ def others_running(files: Iterable[tuple[int, int]], but: Iterable[int]) -> int:
 
 def mapped(process: int) -> dict[tuple[int, int], tuple[Path, Path]]:
     """Files with code that a process has mapped: device and number to what it calls them, and where they are opened."""
+    return mapped_in(_lines(Path(f"/proc/{process}/maps")), process)
+
+
+_MAPPED = re.compile(
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ..x. [0-9a-f]{1,16} ([0-9a-f]{1,4}):([0-9a-f]{1,5}) ([0-9]{1,20}) +(/.*)",
+    re.ASCII | re.DOTALL,
+)
+
+
+def mapped_in(lines: Iterable[str], process: int) -> dict[tuple[int, int], tuple[Path, Path]]:
+    """The same, by lines of its maps. Source: proc_pid_maps(5)."""
     found: dict[tuple[int, int], tuple[Path, Path]] = {}
-    for line in _text(Path(f"/proc/{process}/maps")).splitlines():
-        words = line.split(None, 5)
-        if len(words) < 6 or "x" not in words[1] or not words[5].startswith("/"):
+    for line in lines:
+        if (match := _MAPPED.fullmatch(line)) is None:
             continue
-        major, _, minor = words[3].partition(":")
-        key = (os.makedev(int(major, 16), int(minor, 16)), int(words[4]))
+        key = (os.makedev(int(match[3], 16), int(match[4], 16)), int(match[5]))
         # map_files has no zeros in front; maps has, of a program at a fixed place (Debian's python3).
-        begin, end = (int(one, 16) for one in words[0].split("-"))
+        begin, end = int(match[1], 16), int(match[2], 16)
         at = Path(f"/proc/{process}/map_files/{begin:x}-{end:x}")
-        found.setdefault(key, (Path(words[5].removesuffix(" (deleted)")), at))
+        found.setdefault(key, (Path(match[6].removesuffix(" (deleted)")), at))
     return found
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sonde.core import tracefs as names
 from sonde.core.errors import EnvironmentFailure
+from sonde.core.lines import kernel_lines
 from sonde.core.tracefs import INSTANCE, is_over, mark
 from sonde.io import run_probe
 from sonde.io.run_attach import check_rights
@@ -90,7 +91,7 @@ def where() -> Path | None:
 
 def is_mounted_by_sonde(place: Path, mounts: str) -> bool:
     """Whether the uppermost mount at a place is one of Sonde's. mounts: the text of /proc/self/mounts."""
-    at = [line.split() for line in mounts.splitlines() if line.split()[1:2] == [str(place)]]
+    at = [line.split(" ") for line in mounts.split("\n") if line.split(" ")[1:2] == [str(place)]]
     return bool(at) and at[-1][0] == OURS
 
 
@@ -146,7 +147,7 @@ def _hold() -> tuple[Path, int] | None:
 
 def _unmount(place: Path) -> None:
     """Takes a mount of Sonde's away, whose ever it was, unless somebody uses it: then it is busy, and stays."""
-    if is_mounted_by_sonde(place, Path("/proc/self/mounts").read_text("utf-8", "replace")):
+    if is_mounted_by_sonde(place, "\n".join(kernel_lines(Path("/proc/self/mounts")))):
         subprocess.run(["umount", str(place)], capture_output=True, check=False)
 
 

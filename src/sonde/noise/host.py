@@ -406,7 +406,7 @@ def _listed(told: Any) -> list[dict[str, Any]]:
     if isinstance(told, str):
         try:
             told = json.loads(told or "[]")
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
     return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
 

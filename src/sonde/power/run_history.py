@@ -54,6 +54,7 @@ _LATER = {"cap_since_ns", "node_iteration_s", "unknown_nodes", "unknown_w"}  # t
 _TABLES = {"node": NODE_COLUMNS, "job": JOB_COLUMNS, "cluster": CLUSTER_COLUMNS}
 
 Sample = NodeSample | JobSample | ClusterSample
+_DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite's own words have it in them
 
 
 def _column(table: str, column: str) -> str:
@@ -108,7 +109,7 @@ class History:
             undo.callback(os.close, self._lock)
             try:
                 self._db = self._opened()
-            except sqlite3.DatabaseError as error:
+            except _DAMAGED as error:
                 raise _unreadable(self.path, error) from None
             undo.pop_all()
 
@@ -276,8 +277,12 @@ def read(
             (since_ns, until_ns, *([name] if name else [])),
         )
         for row in rows:
-            yield _sample(kind, dict(zip(columns, row)))
-    except sqlite3.DatabaseError as error:
+            try:
+                sample = _sample(kind, dict(zip(columns, row)))
+            except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+                raise sqlite3.DatabaseError(f"a row of {kind} is none: {str(error)[:200]}") from None
+            yield sample
+    except _DAMAGED as error:
         raise _unreadable(path, error) from None
     finally:
         if db is not None:
@@ -285,13 +290,21 @@ def read(
 
 
 def _sample(kind: str, told: dict[str, Any]) -> Sample:
+    """Raises KeyError, TypeError, ValueError and RecursionError for a row of another program."""
     for column, value in list(told.items()):
-        if value is None and column in _LATER:  # of before it was kept
+        whole = column in _WHOLE or (kind, column) == ("cluster", "nodes")
+        if value is None and (whole or column in _TEXT or column in _LATER):  # of before it was kept
             del told[column]
-        elif value is None:  # NaN
-            told[column] = NAN
-        elif column in ("epoch", "budget_version") and value < 0:
-            told[column] = value + (1 << 64)
+        elif whole:
+            if not isinstance(value, int):
+                raise TypeError(f"{column} is no whole number")
+            if column in ("epoch", "budget_version") and value < 0:
+                told[column] = value + (1 << 64)
+        elif column in _TEXT:
+            if not isinstance(value, str):
+                raise TypeError(f"{column} is no text")
+        else:
+            told[column] = NAN if value is None else float(value)
     match kind:
         case "node":
             return NodeSample(**{**told, "leased": bool(told["leased"])})

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.lines import kernel_lines
 from sonde.core.owned_files import write_whole
 from sonde.core.processes import began, signal_one
 from sonde.power import job_start, jobs, run_bus, run_job_account, run_jobs_bus, run_proof, run_state
@@ -54,6 +55,7 @@ SUBGROUP = (
     "sonde-manager"  # DelegateSubgroup= of the unit: the manager's own cgroup, beside those of its jobs
 )
 LIMITS = {"pids": "pids.max", "memory": "memory.max"}  # controllers, and their files
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 LEAST_UID = 1000  # below are accounts of the system: UID_MIN of login.defs(5) as distributions set it
 
 
@@ -86,13 +88,13 @@ def _readable(fd: int) -> bool:
 def own_group() -> Path | None:
     """The cgroup (version 2) of this process; None if it has no such cgroup, or may not make others in it."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = kernel_lines(Path("/proc/self/mountinfo"))
+        groups = kernel_lines(Path("/proc/self/cgroup"))
     except OSError:
         return None
     # proc_pid_mountinfo(5): the fourth field is what of the file system is mounted, the fifth where; its type is behind
     # " - ".
-    at = [line.split()[3:5] for line in mounts if line.partition(" - ")[2].startswith("cgroup2 ")]
+    at = [line.split(" ")[3:5] for line in mounts if line.partition(" - ")[2].startswith("cgroup2 ")]
     within = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
     for root, mount in at:
         for path in within:
@@ -224,6 +226,78 @@ class Job:
             self.target,
             self.steering.demand_w if self.steering and not self.over else 0.0,
         )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """{} for a file that is not there, or does not hold an object."""
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def stored_job(folder: Path) -> tuple[Job, dict[str, Any], list[str]] | None:
+    """The job of a folder, what is known of its keeper, and what of the rest is damaged; None: it never had a keeper.
+
+    A job is followed without its target, its cgroup or what its meter said: it may run.
+
+    Raises
+    ------
+    ValueError  job.json or keeper.json is not what was written there.
+    """
+    told = _object(folder / "job.json")
+    try:
+        job = Job(folder, Spec.of(told["spec"]), tuple(Part.of(part) for part in told["parts"]))
+    except _DAMAGE:
+        raise ValueError(f"{folder}/job.json is not what was written") from None
+    if job.spec.job != folder.name:
+        raise ValueError(f"{folder}/job.json is of another job")
+    path = folder / "keeper.json"
+    if not path.exists():
+        return None
+    keeper = _object(path)
+    try:
+        job.started_ns, job.pid = int(keeper["at_ns"]), int(keeper["pid"])
+        began_at = keeper["began"] if keeper["boot"] else 0
+        if not (0 < job.pid < 1 << 31 and isinstance(began_at, int) and began_at > 0):
+            raise ValueError
+    except _DAMAGE:
+        raise ValueError(f"{path} is not what was written") from None
+    damaged = []
+    for name, take in (("target", _take_target), ("start", _take_cgroup), ("meter", _take_meter)):
+        path = folder / f"{name}.json"
+        try:
+            if path.exists():
+                if not (told := _object(path)):
+                    raise ValueError
+                take(job, told)
+        except _DAMAGE:
+            damaged.append(f"{path} is not what was written: the job goes on without it")
+    return job, keeper, damaged
+
+
+def _take_target(job: Job, told: dict[str, Any]) -> None:
+    job.target = Target.of(told)
+
+
+def _take_cgroup(job: Job, told: dict[str, Any]) -> None:
+    job.cgroup = str(told.get("cgroup", ""))
+
+
+def _take_meter(job: Job, told: dict[str, Any]) -> None:
+    energy_j = float(told.get("energy_j", 0.0))
+    job.meter.at_j = {str(node): float(value) for node, value in told.get("at_j", {}).items()}
+    job.meter.energy_j = energy_j
+
+
+def grace_of(folder: Path) -> float:
+    """s that a job which is being stopped has, as its folder says; 0: it does not say."""
+    try:
+        grace = known(_object(folder / "stop.json").get("grace_s"))
+    except _DAMAGE:
+        return 0.0
+    return grace if math.isfinite(grace) and grace >= 0 else 0.0
 
 
 class JobManager:
@@ -440,42 +514,27 @@ class JobManager:
     # ---- after a restart
 
     def _find(self, folder: Path) -> None:
-        def read(name: str) -> dict[str, Any]:
-            try:
-                return dict(json.loads((folder / name).read_text("utf-8")))
-            except (OSError, ValueError):
-                return {}
-
-        told = read("job.json")
         try:
-            job = Job(folder, Spec.of(told["spec"]), tuple(Part.of(part) for part in told["parts"]))
-        except (KeyError, TypeError, ValueError):
-            self._events.append(
-                line("trouble", code="power.damaged", what=f"{folder}/job.json is not what was written")
-            )
+            found = stored_job(folder)
+        except ValueError as error:
+            self._events.append(line("trouble", code="power.damaged", what=str(error)))
             return
-        keeper = read("keeper.json")
-        if not keeper:
+        if found is None:
             shutil.rmtree(
                 folder, ignore_errors=True
             )  # nothing of it was begun, and nobody was told that it was
             return
+        job, keeper, damaged = found
+        self._events += [line("trouble", code="power.damaged", what=what) for what in damaged]
         job.forgotten = (folder / "forgotten").exists()
-        job.started_ns = int(keeper["at_ns"])
-        job.target = Target.of(read("target.json") or said(job.spec.target))
-        job.cgroup = str(read("start.json").get("cgroup", ""))
-        meter = read("meter.json")
-        job.meter.energy_j = float(meter.get("energy_j", 0.0))
-        job.meter.at_j = {str(node): float(value) for node, value in meter.get("at_j", {}).items()}
         self.jobs[job.spec.job] = job
-        job.pid = int(keeper["pid"])
         alive = keeper["boot"] == boot() and began(job.pid) == keeper["began"]
         if alive:
             self._hold(job)
         if alive and job.pidfd >= 0 and began(job.pid) == keeper["began"]:
             job.state = STOPPING if (folder / "stop.json").exists() else RUNNING
             if job.state == STOPPING:
-                job.kill_at_s = time.monotonic() + known(read("stop.json").get("grace_s")) + KEEPER_S
+                job.kill_at_s = time.monotonic() + grace_of(folder) + KEEPER_S
                 self._signal(job)  # who wrote that may have been killed before it said so; twice does no harm
             self._aim(job)
             self._events.append(
@@ -523,7 +582,7 @@ class JobManager:
             job.state = FAILED if lost.exists() else ENDED
             if told["left"]:
                 job.reason += f"; {told['left']} of its processes could not be ended"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             job.ended_ns, job.state = time.time_ns(), FAILED
             begun = (job.folder / "begun").exists()
             job.reason = (

@@ -145,6 +145,26 @@ class Others:
         return dict(self._clients[service].call(body, ACTIVE, CALL_S).body)
 
 
+def stored_queue(kept: dict[str, Any], stack: Stack) -> Queue:
+    """The queue as it was kept, by name. Errors of all kinds for what is none."""
+    usage = kept.pop(USAGE, None)
+    if "had" in kept.get("usage", {}):  # where it was before, among the jobs' ids
+        old = kept.pop("usage")
+        usage = usage or old
+    usage = usage or {"at_s": 0.0, "had": {}}
+    said_of = stack.jobs
+    return Queue(
+        rules(stack),
+        Order(said_of.fairness, said_of.age_s, said_of.half_life_s, said_of.shares),
+        Usage(said_of.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])),
+        {"root", run_state.own_user()},
+        said_of.max_waiting,
+        said_of.grace_s,
+        {name: Entry.of(told) for name, told in kept.items()},
+        max_waiting_user=said_of.max_waiting_user,
+    )
+
+
 class Scheduler:
     """One queue, its store, and what is known of the others. Requests come in threads; turn() is one thread's."""
 
@@ -152,26 +172,9 @@ class Scheduler:
         self.stack, self._store, self._others = stack, store, others
         self.mutex = threading.RLock()
         self.wake = threading.Event()
-        kept = store.load()
-        usage = kept.pop(USAGE, None)
-        if "had" in kept.get("usage", {}):  # where it was before, among the jobs' ids
-            old = kept.pop("usage")
-            usage = usage or old
-        usage = usage or {"at_s": 0.0, "had": {}}
-        said_of = stack.jobs
-        self.queue = Queue(
-            rules(stack),
-            Order(said_of.fairness, said_of.age_s, said_of.half_life_s, said_of.shares),
-            Usage(
-                said_of.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])
-            ),
-            {"root", run_state.own_user()},
-            said_of.max_waiting,
-            said_of.grace_s,
-            {name: Entry.of(told) for name, told in kept.items()},
-            max_waiting_user=said_of.max_waiting_user,
-        )
-        self.queue.set_back(time.time_ns())
+        with store.decoding():
+            self.queue = stored_queue(store.load(), stack)
+            self.queue.set_back(time.time_ns())
         self._empty = empty(stack)
         self._cores = {node.name: node.cores for node in stack.nodes}
         self._names_of_nodes = {name_of_node(node.name) for node in stack.nodes}

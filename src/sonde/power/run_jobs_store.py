@@ -6,8 +6,8 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,15 @@ from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.power import run_state
 
 VERSION = 1
+_DAMAGE = (
+    sqlite3.DatabaseError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 class CannotKeep(Exception):
@@ -54,7 +63,10 @@ class Store:
                 )
             self._db.execute("CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, text TEXT NOT NULL)")
             self._db.execute(f"PRAGMA user_version={VERSION}")
-        except sqlite3.DatabaseError as error:
+        except (
+            sqlite3.DatabaseError,
+            UnicodeDecodeError,
+        ) as error:  # SQLite's words may have what is damaged
             kind = EnvironmentFailure if isinstance(error, sqlite3.OperationalError) else DataError
             raise kind(
                 "power.cannot_keep" if kind is EnvironmentFailure else "power.not_a_store",
@@ -70,13 +82,24 @@ class Store:
 
     def load(self) -> dict[str, Any]:
         """Raises DataError  power.not_a_store."""
-        try:
+        with self.decoding():
             rows = self._db.execute("SELECT name, text FROM kept").fetchall()
             return {str(name): json.loads(text) for name, text in rows}
-        except (sqlite3.DatabaseError, ValueError) as error:
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Around what makes a role's own types of load()'s values.
+
+        Raises
+        ------
+        DataError  power.not_a_store: they are not what was saved.
+        """
+        try:
+            yield
+        except _DAMAGE as error:
             raise DataError(
                 "power.not_a_store",
-                f"{self.path} is damaged: {error}",
+                f"{self.path} is damaged: {str(error)[:200] or type(error).__name__}",
                 "move it away to begin anew; jobs in it are lost then",
             ) from None
 

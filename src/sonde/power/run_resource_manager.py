@@ -40,16 +40,17 @@ class Allocations:
         self._store, self._empty, self._now = store, empty(stack), empty(stack)
         self.left_out: dict[str, Held] = {}
         """Jobs of which the configuration no longer has all parts, with what they were given."""
-        for name, told in store.load().items():
-            held = held_of(told)
-            left = self._now.there(held.parts)
-            if left != held.parts:
-                self.left_out[name] = held
-            try:
-                if left:
-                    self._now.take(held.job, left, held.guaranteed_w)
-            except Conflict:
-                self.left_out[name] = held
+        with store.decoding():
+            for name, told in store.load().items():
+                held = held_of(told)
+                left = self._now.there(held.parts)
+                if left != held.parts:
+                    self.left_out[name] = held
+                try:
+                    if left:
+                        self._now.take(held.job, left, held.guaranteed_w)
+                except Conflict:
+                    self.left_out[name] = held
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         """Raises Refused."""

@@ -58,8 +58,13 @@ class Journal:
             path.chmod(0o600)  # of before it held a secret
         data = path.read_bytes()
         self.length = data.rfind(b"\n") + 1  # a line that was being written counts for nothing
-        lines = [json.loads(one) for one in data[: self.length].splitlines()]
-        if not lines or not isinstance(lines[0], dict) or lines[0].get("what") != "workflow":
+        try:
+            lines = [json.loads(one) for one in data[: self.length].splitlines()]
+        except RecursionError:
+            raise ValueError("a line is nested too deep") from None
+        if not all(isinstance(one, dict) for one in lines):
+            raise ValueError("a line is no object")
+        if not lines or lines[0].get("what") != "workflow":
             raise ValueError("its first line is not a workflow's")
         self.head: dict[str, Any] = lines[0]
         self.notes: list[Note] = lines[1:]
@@ -216,7 +221,7 @@ class Engine:
                 self._events.append(line("trouble", code="power.not_proven", what=what))
                 return
             one = Workflow(self, journal)
-        except (OSError, ValueError, KeyError, TypeError, SondeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, SondeError) as error:
             what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
             self._events.append(line("trouble", code="power.damaged", what=what))
             return

@@ -145,6 +145,33 @@ def test_who_comes_after_a_killed_one_finds_what_runs_and_what_ended_meanwhile(m
     assert (managers.run()["state"], managers.run()["exit_status"]) == ("ended", 5)
 
 
+def test_a_job_that_runs_is_followed_without_what_is_damaged_beside_it(managers):
+    managers.begin()
+    gate = managers.folder / "gate"
+    managers.start(
+        replace(SPEC, command=("/bin/sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 5"))
+    )
+    meter = managers.folder / "runs/j1/meter.json"
+    meter.write_text('{"energy_j": "x"}')
+    begun = managers.begin()
+    assert any(b"power.damaged" in event and str(meter).encode() in event for event in begun._events)
+    assert managers.run()["state"] == "running"
+    gate.touch()
+    assert managers.over()["exit_status"] == 5
+
+
+def test_a_job_whose_keeper_is_not_known_any_more_stays_on_the_disk(managers):
+    """It may run: only who looks at its folder can tell."""
+    managers.begin()
+    managers.start()
+    managers.over()
+    folder = managers.folder / "runs/j1"
+    (folder / "keeper.json").write_text("")
+    begun = managers.begin()
+    assert any(b"power.damaged" in event and str(folder).encode() in event for event in begun._events)
+    assert (folder / "exit.json").exists()
+
+
 def test_what_was_killed_before_its_keeper_was_known_never_began(managers):
     managers.begin()
     managers.start()

@@ -95,12 +95,12 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::size_t 
     const std::uint64_t body = std::uint64_t{head.topic} + head.origin + head.payload;
     if ((head.mark != message_mark && head.mark != ack_mark) || body > left.size() - sizeof head) break;
     const std::string_view text = left.substr(sizeof head, body);
-    if (head.check != check(head, text)) break;
+    if (head.check != check(head, text) || head.number == 0 || head.number == UINT64_MAX) break;
     if (head.mark == message_mark) {
       Message message{std::string(text.substr(0, head.topic)), std::string(text.substr(head.topic, head.origin)),
                       std::string(text.substr(head.topic + head.origin))};
-      store->bytes_ += cost(message);
-      store->waiting_.emplace(head.number, std::move(message));
+      const std::size_t bytes = cost(message);
+      if (store->waiting_.emplace(head.number, std::move(message)).second) store->bytes_ += bytes;
     } else if (const auto found = store->waiting_.find(head.number); found != store->waiting_.end()) {
       store->bytes_ -= cost(found->second);
       store->waiting_.erase(found);
@@ -257,7 +257,7 @@ void Seen::remember(std::string_view origin, std::string_view topic) {
   const Hash is = hash_of(origin, topic);
   if (known(is)) return;
   const std::size_t place = file_->next % places;
-  if (file_->ring[place].b) forget(place);
+  if (file_->ring[place].a || file_->ring[place].b) forget(place);  // as open() entered it
   file_->ring[place] = is;
   file_->next = (place + 1) % places;
   enter(place);

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonde.core.lines import kernel_lines
+
 
 @dataclass(frozen=True)
 class Cpus:
@@ -60,11 +62,12 @@ def quota(root: Path = Path("/")) -> float | None:
     """CPUs that the tightest control group above this process grants (cgroup v2 cpu.max, v1 cfs quota)."""
     granted: list[float] = []
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = kernel_lines(root / "proc/self/cgroup")
     except OSError:
         return None
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         if controllers == "":
             base, read = root / "sys/fs/cgroup", _quota_v2
         elif "cpu" in controllers.split(","):
@@ -86,7 +89,7 @@ def _quota_v2(folder: Path) -> float | None:
     try:
         limit, period = (folder / "cpu.max").read_text().split()
         return None if limit == "max" else int(limit) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
+    except (OSError, ValueError, ArithmeticError):
         return None
 
 
@@ -94,5 +97,5 @@ def _quota_v1(folder: Path) -> float | None:
     try:
         limit = int((folder / "cpu.cfs_quota_us").read_text())
         return limit / int((folder / "cpu.cfs_period_us").read_text()) if limit > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
+    except (OSError, ValueError, ArithmeticError):
         return None

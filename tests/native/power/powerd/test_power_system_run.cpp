@@ -420,6 +420,35 @@ TEST_CASE("a system manager that cannot be one says why, and ends with 2 or 3") 
   CHECK(run(own, "power.state") == 3);
 }
 
+TEST_CASE("what a system manager cannot have kept is damage, whatever its checksum says") {
+  const Folder folder;
+  const std::string path = kept_path(folder.path, "m1");
+  const auto taken = [&](const std::string& budget, const std::string& shed, const std::string& ends,
+                         const std::string& lease, const std::string& more = "") {
+    const std::string text = "sonde-system-manager 1\nepoch 7\nbudget_version 9\nbudget_w " + budget +
+                             "\nconfigured_w 800\nshed_w " + shed + "\nshed_ends_ns " + ends + "\nlease_s " + lease +
+                             "\n" + more;
+    std::uint64_t sum = 0xcbf29ce484222325ull;
+    for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    std::ofstream(path) << text << "sum " << sum << '\n';
+    const auto loaded = load_kept(path, 1'800'000'000'000'000'000);
+    if (!loaded) CHECK(loaded.error().code == "power.state");
+    return bool(loaded);
+  };
+  CHECK(taken("800", "nan", "0", "0"));
+  CHECK(taken("nan", "600", "1800000050000000000", "60.5"));
+  for (const char* wrong : {"-1", "inf", "-inf"}) {
+    CHECK_FALSE(taken(wrong, "nan", "0", "0"));
+    CHECK_FALSE(taken("800", wrong, "0", "0"));
+    CHECK_FALSE(taken("800", "nan", "0", wrong));
+  }
+  CHECK_FALSE(taken("800", "nan", "0", "nan"));
+  CHECK_FALSE(taken("800", "nan", "0", "1e300"));
+  for (const char* wrong : {"-9223372036854775808", "9223372036854775807", "-1"})
+    CHECK_FALSE(taken("800", "600", wrong, "0"));
+  CHECK_FALSE(taken("800", "nan", "0", "0", std::string(5000, ' ')));
+}
+
 TEST_CASE("what a system manager keeps is there again, or it says that it is damaged") {
   const Folder folder;
   const std::string path = kept_path(folder.path + "/deep/er", "m/1");

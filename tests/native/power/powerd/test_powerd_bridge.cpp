@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <string_view>
@@ -236,6 +237,30 @@ TEST_CASE("bridge: what the broker has not acknowledged outlives the process, an
   }
   CHECK(std::filesystem::file_size(path) < 3 << 16);
   CHECK((*store)->waiting().contains(held));
+}
+
+TEST_CASE("bridge: a store whose file has its records twice has each message once, and counts it once") {
+  Folder folder;
+  const std::string path = folder.path / "store";
+  {
+    auto store = Store::open(path, 1 << 16);
+    REQUIRE(store);
+    std::uint64_t number = 0;
+    CHECK((*store)->put({"t/1", "o 1", "first"}, number));
+    CHECK((*store)->put({"t/2", "o 2", "second"}, number));
+  }
+  std::string text;
+  {
+    std::ifstream in(path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  std::ofstream(path, std::ios::binary) << text << text;
+  auto store = Store::open(path, 1 << 16);
+  REQUIRE(store);
+  REQUIRE((*store)->waiting().size() == 2);
+  CHECK((*store)->bytes() == text.size());
+  while (!(*store)->waiting().empty()) (*store)->acknowledged((*store)->waiting().begin()->first);
+  CHECK((*store)->bytes() == 0);
 }
 
 TEST_CASE("bridge: what has come before is known, also by the next process, and the oldest is forgotten in its turn") {
