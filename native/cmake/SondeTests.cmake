@@ -61,7 +61,7 @@ if(SONDE_STORE_ENABLED)
     list(FILTER hostile_tests EXCLUDE REGEX "/test_hostile_fabric\\.cpp$")
   endif()
   sonde_test(hostile SOURCES ${hostile_tests} "${tests}/store/store_faults.cpp" LIBRARIES sonde_store sonde_store_server sonde_service
-    LOADS sonde_store_ofi sonde-ofi-probe)
+    sonde_h5_records LOADS sonde_store_ofi sonde-ofi-probe)
   if(TARGET sonde_store_ofi)
     target_link_libraries(sonde-test-hostile PRIVATE ${LIBFABRIC_LIBRARY})
     target_include_directories(sonde-test-hostile SYSTEM PRIVATE ${LIBFABRIC_INCLUDE})

@@ -116,7 +116,7 @@ class Item {
   /// Errors: store.not_found; store.other_servers, the client names other servers than whoever made it, or in another
   /// order.
   static Result<Item> open(Client& client, std::string_view collection, std::string_view name);
-  /// Names of a collection, in byte order.
+  /// Names of a collection, in byte order. Error store.too_large: they take more than 256 MiB.
   static Result<std::vector<std::string>> list(Client& client, std::string_view collection,
                                                std::string_view prefix = {});
   static Result<void> remove(Client& client, std::string_view collection, std::string_view name,

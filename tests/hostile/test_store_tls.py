@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -134,3 +136,61 @@ def test_strangers_who_say_that_they_talk_tls_get_nowhere(secret: dict[str, str]
             client.put("s", "k", b"v")
             report = client.status()[0].report
         assert report["client_memory_bytes"] < 1 << 20
+
+
+def client_hello(claim: int, length: int) -> bytes:
+    """The begin of a handshake: its message says that it has so many bytes, and has others. RFC 8446, 4.1.2."""
+    body = b"\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0"
+    message = (b"\1" + claim.to_bytes(3, "big") + body).ljust(length, b"\0")
+    pieces = [message[at : at + 16384] for at in range(0, len(message), 16384)]
+    return b"".join(b"\x16\3\1" + struct.pack(">H", len(piece)) + piece for piece in pieces)
+
+
+def most_mib(pid: int) -> float:
+    """Of a process's memory, the most that it ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) / 1024
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"\x16",
+        client_hello(131_000, 100),
+        client_hello(131_000, 60_000),
+        client_hello(16_000, 15_000)[:15_000],
+    ],
+    ids=["a byte", "a large claim", "half of a large message", "most of a message"],
+)
+def test_handshakes_that_are_never_finished_hold_little_memory_and_keep_nobody_out(
+    secret: dict[str, str], begun: bytes
+) -> None:
+    with stored(
+        *(
+            "--auth",
+            "token",
+            "--token-file",
+            secret["token_file"],
+            "--tls",
+            "offer",
+            "--client-memory",
+            "16MiB",
+        )
+    ) as there:
+        with connect(there.address, tls=True, **secret) as client:
+            client.put("s", "k", b"v")
+        before = most_mib(there.process.pid)
+        strangers = []
+        for _ in range(600):
+            one = to(there.address)()
+            strangers.append(one)
+            with suppress(OSError):  # it may have been sent away before
+                one.sendall(begun)
+        with connect(there.address, tls=True, **secret) as client:
+            assert client.get("s", "k") == b"v"
+            assert client.status()[0].report["client_memory_bytes"] < 16 << 20
+        # A quarter of the 16 MiB is for those who have proved nothing; as much again for what an allocator keeps.
+        assert most_mib(there.process.pid) - before < 12
+        for one in strangers:
+            one.close()

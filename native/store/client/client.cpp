@@ -474,6 +474,17 @@ Result<void> Client::sync() {
 
 namespace {
 
+/// Whether a page goes on behind `after` with names that were asked for, each behind the one before. A server whose
+/// pages do not would be listed for ever.
+bool moves_on(const std::vector<std::pair<std::string_view, Bytes>>& entries, std::string_view prefix,
+              std::string_view after) {
+  for (const auto& [name, value] : entries) {
+    if (name <= after || !name.starts_with(prefix) || name.size() > limit::object_name_bytes) return false;
+    after = name;
+  }
+  return true;
+}
+
 /// The entries of one server, a page at a time.
 struct Pages {
   std::string after;
@@ -509,9 +520,15 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
       p.packed.assign(b[0].data.begin(), b[0].data.end());
       p.more = b[0].time_ns != 0;
       p.at = 0;
-      if (!unpack_pairs(p.packed, p.entries))
-        return Error{"store.bad_frame", "a server's list is cut short",
+      const bool whole = unpack_pairs(p.packed, p.entries);
+      if (!whole || !moves_on(p.entries, prefix, p.after)) {
+        const auto& served = impl_->by_role[static_cast<std::size_t>(role)];
+        return Error{"store.bad_frame",
+                     (served.empty() ? "a backend" : "the server at " + served[k]->address.text()) +
+                         " gave a list of '" + std::string(space) + "' that " +
+                         (whole ? "does not go on where it was asked to, in the order of names" : "is cut short"),
                      "both sides must run the same version of Sonde"};
+      }
       if (p.entries.empty()) p.more = false;
       if (!p.entries.empty()) p.after = p.entries.back().first;
     }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +52,25 @@ Result<std::unique_ptr<Tls>> tls_of(const Config& config) {
 }
 
 bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
+
+constexpr std::size_t read_ahead_max = 64u << 20;  ///< of a read, before its data comes
+constexpr std::uint64_t value_ahead = 16;          ///< of values, for each byte that came
+constexpr std::size_t failure_text_max = 4096;
+constexpr unsigned pongs_max = 64;
+
+/// What the answer to an operation can have at most, by what it asks for, or by the limit of what is stored.
+std::uint64_t answer_bytes_max(const Op& op) {
+  if (!op.into.empty()) return op.into.size();
+  switch (op.code) {
+    case Code::object_read: return op.length;
+    case Code::kv_get: return limit::value_bytes;
+    case Code::kv_scan:
+    case Code::object_list: return scan_bytes_max + limit::value_bytes;  // an entry that is larger than a page is alone
+    case Code::db_describe:
+    case Code::db_query: return limit::atomic_batch_bytes;
+    default: return 0;
+  }
+}
 
 }  // namespace
 
@@ -137,6 +157,7 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
     link_->progress();
     reap();
   }
+  if (!open_) return failure_;  // the server's last words came with it, and the links are gone
   if (last_kind_ != kind)
     return named({"store.bad_frame", "the server answered with something that was not asked for",
                   "both sides must run the same version of Sonde"});
@@ -399,24 +420,30 @@ void Connection::wait(Exchange& x, Deadline deadline) {
 
 std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer& a) {
   const Op& op = x.ops[k];
-  if (x.got.empty()) {
-    x.got.resize(x.ops.size());
-    x.room.resize(x.ops.size());
+  if (x.rooms.empty()) x.rooms.resize(x.ops.size());
+  Room& room = x.rooms[k];
+  const std::uint64_t most = answer_bytes_max(op);
+  if (most - room.got < a.data_bytes) return nullptr;
+  if (!op.into.empty()) return op.into.data() + room.got;
+  if (room.size - room.got < a.data_bytes) {
+    std::uint64_t want = std::min(most, std::max<std::uint64_t>(room.got + a.data_bytes, 2 * room.got));
+    if (op.code == Code::object_read) want = std::max(want, std::min<std::uint64_t>(most, read_ahead_max));
+    // What the server says of a value's length counts as far as what came of the message bears it out.
+    const std::uint64_t borne = wire::data_bytes_max + value_ahead * x.came;
+    if (op.code == Code::kv_get && x.taken < borne) want = std::max(want, std::min({a.value, most, borne - x.taken}));
+    MutableBytes larger;
+    try {
+      larger = x.arena->take(want);
+    } catch (const std::bad_alloc&) {
+      close("there is no memory for what the server sends");
+      return nullptr;
+    }
+    if (room.got) std::memcpy(larger.data(), room.begin, room.got);
+    room.begin = larger.data();
+    room.size = want;
+    x.taken += want;
   }
-  std::uint64_t& got = x.got[k];
-  if (!op.into.empty()) return op.into.size() - got < a.data_bytes ? nullptr : op.into.data() + got;
-  if (x.room[k] - got < a.data_bytes) {
-    std::uint64_t want = std::max<std::uint64_t>(got + a.data_bytes, 2 * got);
-    if (op.code == Code::object_read) want = std::max(want, std::min<std::uint64_t>(op.length, 64u << 20));
-    // What the server says of a value's length counts as far as what came of it bears it out.
-    if (op.code == Code::kv_get)
-      want = std::max(want, std::min({a.value, std::uint64_t{limit::value_bytes}, 64 * (got + a.data_bytes)}));
-    const MutableBytes larger = x.arena->take(want);
-    if (got) std::memcpy(larger.data(), x.outcomes[k].data.data(), got);
-    x.outcomes[k].data = larger.first(got);
-    x.room[k] = want;
-  }
-  return const_cast<std::byte*>(x.outcomes[k].data.data()) + got;
+  return room.begin + room.got;
 }
 
 /// Neighbours in memory are one place.
@@ -463,16 +490,20 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
       out.time_ns = a.time_ns;
       if (a.data_bytes == 0) continue;
       if (a.status == Status::internal) {  // a text, which goes nowhere that the caller named
-        out.data = x.arena->copy(data.subspan(at, a.data_bytes));
+        if (out.status == Status::internal && !std::exchange(x.explained, true))
+          out.data = x.arena->copy(data.subspan(at, std::min<std::size_t>(a.data_bytes, failure_text_max)));
         at += a.data_bytes;
         continue;
       }
+      if (out.status == Status::internal) return close("the server sent data behind a failure");
       std::byte* to = room_for(x, k, a);
       if (!to) return close("the server sent more than was asked for");
       if (!placed) std::memcpy(to, data.data() + at, a.data_bytes);
       at += a.data_bytes;
-      x.got[k] += a.data_bytes;
-      out.data = {x.ops[k].into.empty() ? out.data.data() : x.ops[k].into.data(), static_cast<std::size_t>(x.got[k])};
+      x.came += a.data_bytes;
+      Room& room = x.rooms[k];
+      room.got += a.data_bytes;
+      out.data = {to + a.data_bytes - room.got, static_cast<std::size_t>(room.got)};
     }
   }
   if (h.flags & wire::more) return;
@@ -491,9 +522,15 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     lost_ += h.lost;
     // place() read the table of what is placed, and nothing else came since.
     auto read = placed ? Result<void>() : wire::read_answers(h, table, answers_);
-    if (read &&
-        std::any_of(answers_.begin(), answers_.end(), [&](const auto& a) { return a.index + a.run > x.size(); }))
-      read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
+    std::uint64_t spoken_of = 0;
+    for (const auto& a : answers_) {
+      if (read && a.index + a.run > x.size())
+        read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
+      spoken_of += a.run;
+    }
+    // An answer begins at the operation of the one before it at the earliest.
+    if (read && spoken_of > x.size() + answers_.size())
+      read = Error{"store.bad_frame", "a reply speaks of the same operations over and over", ""};
     if (!read) return close(read.error().what);
     std::uint32_t sum = wire::crc32c(table);
     if (h.flags & wire::data_sum) {
@@ -514,6 +551,8 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
   if (h.body_crc != wire::crc32c(data)) return close("a frame's checksum does not fit");
   switch (h.kind) {
     case wire::Kind::ping:
+      if (link_->backlog() == 0) pongs_ = 0;
+      if (++pongs_ > pongs_max) return close("the server pings, and takes no answer");
       link_->send(plain_frame(wire::Kind::pong, {}, h.id));
       link_->flush();
       return;

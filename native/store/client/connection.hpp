@@ -19,14 +19,20 @@
 
 namespace sonde::store {
 
+/// Where what is read for an operation goes.
+struct Room {
+  std::byte* begin = nullptr;
+  std::uint64_t size = 0, got = 0;
+};
+
 /// One message: the operations of a batch for one role of one server.
 struct Exchange {
   std::span<const Op> ops;  ///< of the whole batch
   std::span<Outcome> outcomes;
   std::vector<std::uint32_t> places;  ///< in the batch, of each operation of this message; empty: all of them
-  std::vector<std::uint64_t>
-      got;  ///< bytes received so far, by operation of the batch; empty until data comes in pieces
-  std::vector<std::uint64_t> room;  ///< bytes taken for them from `arena`
+  std::vector<Room> rooms;            ///< by operation of the batch; empty until data comes
+  std::uint64_t came = 0, taken = 0;  ///< bytes that were received for them, and taken from `arena`
+  bool explained = false;             ///< the text of a failure has come
   Arena* arena = nullptr;
   Role role{};
   Safety safety{};
@@ -43,8 +49,9 @@ struct Exchange {
     ops = {};
     outcomes = {};
     places.clear();
-    got.clear();
-    room.clear();
+    rooms.clear();
+    came = taken = 0;
+    explained = false;
     begin_ns = serialise_ns = 0;
     wait_us = backend_us = 0;
     id = 0;
@@ -118,6 +125,7 @@ class Connection final : public Sink {
   void await(Deadline deadline);
   /// Frames delivered.
   int receive();
+  /// Where the data of an answer to operation k goes. Null: more than was asked for, or there is no memory for it.
   std::byte* room_for(Exchange& exchange, std::uint32_t k, const wire::Answer& answer);
   void answer(Exchange& exchange, const wire::Header& header, Bytes data, bool placed);
   void settle(Exchange& exchange);
@@ -137,6 +145,7 @@ class Connection final : public Sink {
   bool checksum_ = true, gather_ = true, open_ = true;
   bool proven_ = false;                      ///< the server has proved who it is, or need not
   bool again_ = false;                       ///< the server ended it, and another attempt may be luckier
+  unsigned pongs_ = 0;                       ///< that the network may not have taken yet
   std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
   std::string address_;
   std::function<bool()> stop_;  ///< Config's, while it is being made

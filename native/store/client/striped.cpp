@@ -315,6 +315,11 @@ Result<ObjectInfo> Striped::status() {
   for (unsigned k = 0; k < servers_; ++k) {
     if (batch[k].status == Status::not_found) continue;
     if (batch[k].status != Status::ok) return failed(batch, k, "ask for");
+    if (batch[k].value > limit::object_bytes)
+      return store::failed(
+          Status::corrupt,
+          "a server says that its part has " + std::to_string(batch[k].value) + " B, which is more than any may have",
+          "ask for", shown_.first, shown_.second);
     any = true;
     sizes[k] = batch[k].value;
     info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
@@ -327,6 +332,7 @@ Result<ObjectInfo> Striped::status() {
 namespace {
 
 constexpr std::string_view items_space = "sonde.items";
+constexpr std::size_t names_bytes_max = 256u << 20;  // of one collection, as Item::list() holds them all
 
 /// A collection's name may not hold the byte that ends it.
 std::string item_key(std::string_view collection, std::string_view name) {
@@ -494,12 +500,19 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
 
 Result<std::vector<std::string>> Item::list(Client& client, std::string_view collection, std::string_view prefix) {
   std::vector<std::string> names;
+  std::size_t bytes = 0;
   const std::string key = item_key(collection, prefix);
   auto ok = client.scan(items_space, key, true, [&](std::string_view full, Bytes) {
     names.emplace_back(full.substr(collection.size() + 1));
-    return true;
+    bytes += sizeof(std::string) + names.back().size();
+    return bytes <= names_bytes_max;
   });
   if (!ok) return ok.error();
+  if (bytes > names_bytes_max)
+    return Error{"store.too_large",
+                 "the names of the items of '" + std::string(collection) + "' that begin with '" + std::string(prefix) +
+                     "' take more than " + std::to_string(names_bytes_max >> 20) + " MiB",
+                 "ask for those with a longer prefix"};
   return names;
 }
 

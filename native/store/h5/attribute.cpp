@@ -23,6 +23,15 @@ std::uint64_t elements(const Attribute& attribute) {
                                                       : static_cast<std::uint64_t>(H5Sget_simple_extent_npoints(space));
 }
 
+// What is stored of an attribute's value has as many bytes as its type and dataspace take.
+void check_value(const Attribute& attribute, const ElementLayout& layout, std::uint64_t n) {
+  const auto bytes = attribute.data.size();
+  if (bytes % layout.stored_bytes() != 0 || bytes / layout.stored_bytes() != n) {
+    fail(Why::io, "an attribute in the store is damaged: its value has " + std::to_string(bytes) + " B where " +
+                      std::to_string(n) + " elements of " + std::to_string(layout.stored_bytes()) + " B are due");
+  }
+}
+
 H5A_info_t info_of(const Object& object, const Attribute& attribute) {
   H5A_info_t info{};
   info.corder_valid = object.tracks_attribute_order;
@@ -117,6 +126,7 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
     }
     const Id type = decode_type(attribute.type);
     const ElementLayout layout(type);
+    check_value(attribute, layout, n);
     const auto target_size = H5Tget_size(memory_type);
     const bool same = H5Tequal(memory_type, type) > 0;
     const auto codec = reference_codec(self.file);
@@ -147,6 +157,7 @@ herr_t write(void* opened, hid_t memory_type, const void* from, hid_t transfer, 
     const auto n = elements(attribute);
     const Id type = decode_type(attribute.type);
     const ElementLayout layout(type);
+    check_value(attribute, layout, n);
     const auto source_size = H5Tget_size(memory_type);
     const auto* source = static_cast<const std::byte*>(from);
     std::vector<std::byte> converted;

@@ -49,12 +49,22 @@ class RecordReader {
     return static_cast<T>(value);
   }
   std::string text() { return std::string(need(number<std::uint32_t>())); }
+  /// Nothing may follow.
+  void finish() const {
+    if (!in_.empty()) {
+      refuse("goes on behind its end");
+    }
+  }
+  /// `why` follows "the record of … in the store".
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail(Why::io,
+         "the record of " + std::string(what_) + " in the store " + why + ": it is damaged, or of a later Sonde");
+  }
 
  private:
   std::string_view need(std::size_t n) {
     if (n > in_.size()) {
-      fail(Why::io,
-           "the record of " + std::string(what_) + " in the store is cut short: it is damaged, or of a later Sonde");
+      refuse("is cut short");
     }
     const std::string_view out = in_.substr(0, n);
     in_.remove_prefix(n);

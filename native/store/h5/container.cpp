@@ -2,142 +2,55 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <random>
 
-#include "store/h5/codec.hpp"
 #include "store/order.hpp"
 
 namespace sonde::store::h5 {
 namespace {
 
 constexpr std::string_view directory = "h5.files";
-constexpr std::uint8_t record_version = 1;
 constexpr std::size_t wave_bytes = 4u << 20;  // what is gathered before it is sent; two waves at most are in memory
 constexpr std::size_t wave_ops = 4096;
 constexpr std::size_t pooled_bytes_max = 64u << 10;
 constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes go from the caller's memory
 constexpr std::size_t batch_bytes = 32u << 20;
-constexpr std::size_t long_name_bytes = 380;
+constexpr std::size_t listed_bytes_max = std::size_t{1} << 30;  // of one object's links, attributes or chunks
 
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, value);
-  return text;
+ObjectPtr read_object(ObjectId id, std::string_view record) {
+  auto object = std::make_shared<Object>();
+  static_cast<Header&>(*object) = decode_header(record);
+  object->id = id;
+  return object;
 }
 
-std::uint64_t mix(std::string_view text, std::uint64_t h) {
-  for (const char c : text) {
-    h = (h ^ static_cast<unsigned char>(c)) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 29;
+// A record names what it is of; under another's key it would be found as that.
+void need_key(std::string_view key, char kind, ObjectId id, std::string_view name) {
+  if (key != named_key(kind, id, name)) {
+    fail(Why::io, std::string("the record of ") + (kind == 'l' ? "a link" : "an attribute") +
+                      " in the store lies under the key of another: it is damaged");
   }
-  return h;
 }
 
-// A key has at most 440 bytes, an HDF5 name has no such limit: a long one is cut, and told apart by a 128-bit hash.
-std::string named_key(char kind, ObjectId id, std::string_view name) {
-  std::string key = kind + hex(id);
-  if (name.size() <= long_name_bytes) {
-    return key.append(name);
+// A chunk behind the extent is one that another process has written since; one that no extent reaches is damage.
+void need_place(const Object& dataset, const ChunkAt& at) {
+  bool right = at.size() == dataset.chunk.size();
+  for (std::size_t d = 0; right && d < at.size(); ++d) {
+    right = at[d] < std::numeric_limits<std::uint64_t>::max() / dataset.chunk[d];
   }
-  return key.append(name.substr(0, long_name_bytes - 33))
-      .append(1, '\x01')
-      .append(hex(mix(name, 1)))
-      .append(hex(mix(name, 2)));
-}
-
-std::string chunk_key(ObjectId id, const ChunkAt& at) {
-  std::string key = 'c' + hex(id);
-  for (std::size_t k = 0; k < at.size(); ++k) {
-    key.append(k ? "." : "").append(std::to_string(at[k]));
+  if (!right) {
+    fail(Why::io, "the record of a chunk in the store lies outside of its dataset: it is damaged");
   }
-  return key;
-}
-
-ChunkAt chunk_at(std::string_view text) {
-  ChunkAt at{0};
-  for (const char c : text) {
-    if (c == '.') {
-      at.push_back(0);
-    } else {
-      at.back() = at.back() * 10 + static_cast<std::uint64_t>(c - '0');
-    }
-  }
-  return at;
 }
 
 std::string data_name(const Object& object, Part part) {
   return part == Part::data && object.pool ? hex(object.pool) + 'p' : hex(object.id) + static_cast<char>(part);
-}
-
-std::string encode(std::string_view name, const Link& link) {
-  return RecordWriter()
-      .number(record_version)
-      .number(link.kind)
-      .number(link.target)
-      .text(link.path)
-      .text(link.file)
-      .number(link.order)
-      .number(link.charset)
-      .text(name)
-      .take();
-}
-
-Link decode_link(std::string_view record, std::string& name) {
-  RecordReader in(record, "a link");
-  in.number<std::uint8_t>();
-  Link link;
-  link.kind = in.number<Link::Kind>();
-  link.target = in.number<ObjectId>();
-  link.path = in.text();
-  link.file = in.text();
-  link.order = in.number<std::int64_t>();
-  link.charset = in.number<std::uint8_t>();
-  name = in.text();
-  return link;
-}
-
-std::string encode(std::string_view name, const Attribute& a) {
-  return RecordWriter()
-      .number(record_version)
-      .text(a.type)
-      .text(a.space)
-      .number(a.named_type)
-      .text(a.data)
-      .text(a.heap)
-      .number(a.order)
-      .number(a.charset)
-      .text(name)
-      .take();
-}
-
-Attribute decode_attribute(std::string_view record, std::string& name) {
-  RecordReader in(record, "an attribute");
-  in.number<std::uint8_t>();
-  Attribute a;
-  a.type = in.text();
-  a.space = in.text();
-  a.named_type = in.number<ObjectId>();
-  a.data = in.text();
-  a.heap = in.text();
-  a.order = in.number<std::int64_t>();
-  a.charset = in.number<std::uint8_t>();
-  name = in.text();
-  return a;
-}
-
-Chunk decode_chunk(Bytes record) {
-  RecordReader in(text_of(record), "a chunk");
-  Chunk chunk;
-  chunk.offset = in.number<std::uint64_t>();
-  chunk.bytes = in.number<std::uint32_t>();
-  chunk.capacity = in.number<std::uint32_t>();
-  chunk.filter_mask = in.number<std::uint32_t>();
-  return chunk;
 }
 
 std::int64_t now_s() {
@@ -196,9 +109,9 @@ std::optional<std::string> look_up(Service& service, const std::string& name) {
     if (!stray) {
       fail(stray.error(), doing);
     }
-    if (*stray) {
-      const auto order = found_anywhere(service.client, **stray, order_key());
-      fail(wrong_order(service.client, "the file", order && *order ? **order : std::string()), doing);
+    if (const std::optional<std::string>& space = *stray; space.has_value()) {
+      const auto order = found_anywhere(service.client, *space, order_key());
+      fail(wrong_order(service.client, "the file", order ? (*order).value_or("") : std::string()), doing);
     }
   }
   if (batch[0].status == Status::not_found) {
@@ -210,33 +123,37 @@ std::optional<std::string> look_up(Service& service, const std::string& name) {
 
 // All keys and objects of a file that no name leads to any more.
 void remove_contents(Service& service, const std::string& space) {
-  std::vector<std::string> names;
   const auto doing = "removing what the file in " + space + " held";
-  auto keep = [&](std::string_view name) {
-    names.emplace_back(name);
-    return true;
-  };
-  if (auto done = service.client.scan(space, "", true, [&](std::string_view key, Bytes) { return keep(key); }); !done) {
-    fail(done.error(), doing);
-  }
   for (const bool objects : {false, true}) {
-    if (objects) {
-      names.clear();
-      if (auto done = service.client.list(space, "", keep); !done) {
-        fail(done.error(), doing);
-      }
-    }
     const int servers = objects ? static_cast<int>(service.client.servers(Role::data)) : 1;
-    for (std::size_t k = 0; k < names.size(); k += wave_ops) {
+    std::vector<std::string> names;
+    const auto remove = [&] {
+      if (names.empty()) {
+        return;
+      }
       auto batch = service.client.batch();
-      for (std::size_t n = k; n < std::min(names.size(), k + wave_ops); ++n) {
+      for (const auto& name : names) {
         for (int server = 0; server < servers; ++server) {
-          batch.add({.code = objects ? Code::object_remove : Code::kv_remove, .space = space, .key = names[n]},
+          batch.add({.code = objects ? Code::object_remove : Code::kv_remove, .space = space, .key = name},
                     objects ? server : -1);
         }
       }
       run(batch, doing);
+      names.clear();
+    };
+    const auto each = [&](std::string_view name) {
+      names.emplace_back(name);
+      if (names.size() == wave_ops) {
+        remove();
+      }
+      return true;
+    };
+    auto done = objects ? service.client.list(space, "", each)
+                        : service.client.scan(space, "", true, [&](std::string_view key, Bytes) { return each(key); });
+    if (!done) {
+      fail(done.error(), doing);
     }
+    remove();
   }
 }
 
@@ -274,16 +191,16 @@ Container::~Container() {
   // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up
   // first.
   if (!service_->ours()) {
-    static_cast<void>(flying_.release());
-    static_cast<void>(filling_.release());
+    std::ignore = flying_.release();
+    std::ignore = filling_.release();
   }
   flying_.reset();
   filling_.reset();
   open_files().erase({service_->label, name_});
 }
 
-std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, const std::string& name, Create how,
-                                             std::string properties, const Object& root) {
+std::shared_ptr<Container> Container::create(const std::shared_ptr<Service>& service, const std::string& name,
+                                             Create how, std::string properties, const Object& root) {
   if (find_open(*service, name)) {
     fail(Why::in_use, "'" + name + "' is open in this process, so it cannot be made anew; hint: close it first");
   }
@@ -303,8 +220,8 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
   made->stripes_ = static_cast<std::uint32_t>(std::max<std::size_t>(1, service->client.servers(Role::data)));
   made->stripe_bytes_ = service->stripe_bytes;
   const auto file_record = made->encode_file();
-  const auto root_record = made->encode_header(root);
-  const auto root_key = made->header_key(root_id);
+  const auto root_record = encode(static_cast<const Header&>(root));
+  const auto root_key = header_key(root_id);
   auto batch = service->client.batch();
   batch.put(space, file_key(), bytes_of(file_record));
   batch.put(space, root_key, bytes_of(root_record));
@@ -330,7 +247,8 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
   return made;
 }
 
-std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, const std::string& name, bool writable) {
+std::shared_ptr<Container> Container::open(const std::shared_ptr<Service>& service, const std::string& name,
+                                           bool writable) {
   if (auto there = find_open(*service, name)) {
     if (writable && !there->writable_) {
       fail(
@@ -352,8 +270,9 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
     if (!order) {
       fail(order.error(), "opening '" + name + "'");
     }
-    if (*order && other_order(**order, order_of(service->client))) {
-      fail(wrong_order(service->client, "the file", **order), "opening '" + name + "'");
+    const std::optional<std::string>& written = *order;
+    if (written.has_value() && other_order(*written, order_of(service->client))) {
+      fail(wrong_order(service->client, "the file", *written), "opening '" + name + "'");
     }
   }
   if (batch[0].status == Status::not_found) {
@@ -362,17 +281,12 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
                       "it was written?");
   }
   std::shared_ptr<Container> opened(new Container(service, name, *space));
-  RecordReader in(text_of(batch[0].data), "the file '" + name + "'");
-  if (const auto version = in.number<std::uint8_t>(); version != record_version) {
-    fail(Why::unsupported, "'" + name + "' was written in version " + std::to_string(version) +
-                               " of the store's HDF5 layout; this Sonde reads " + std::to_string(record_version) +
-                               "; hint: use the Sonde that wrote it, or a later one");
-  }
-  opened->number_ = in.number<std::uint64_t>();
-  opened->session_ = in.number<std::uint32_t>();
-  opened->stripes_ = in.number<std::uint32_t>();
-  opened->stripe_bytes_ = in.number<std::uint64_t>();
-  opened->properties_ = in.text();
+  const auto file = decode_file(text_of(batch[0].data), name);
+  opened->number_ = file.number;
+  opened->session_ = file.session;
+  opened->stripes_ = file.stripes;
+  opened->stripe_bytes_ = file.stripe_bytes;
+  opened->properties_ = file.properties;
   opened->writable_ = writable;
   const auto servers = std::max<std::size_t>(1, service->client.servers(Role::data));
   if (opened->stripes_ != servers) {
@@ -441,88 +355,8 @@ void Container::mark_broken(const std::string& why) {
   }
 }
 
-std::string Container::header_key(ObjectId id) const { return 'o' + hex(id); }
-
 std::string Container::encode_file() const {
-  return RecordWriter()
-      .number(record_version)
-      .number(number_)
-      .number(session_)
-      .number(stripes_)
-      .number(stripe_bytes_)
-      .text(properties_)
-      .take();
-}
-
-std::string Container::encode_header(const Object& o) const {
-  RecordWriter out;
-  out.number(record_version)
-      .number(o.kind)
-      .number(o.links_to)
-      .number(o.changed_s)
-      .text(o.properties)
-      .text(o.comment)
-      .number<std::uint8_t>(static_cast<std::uint8_t>(o.tracks_times | o.tracks_link_order << 1 |
-                                                      o.indexes_link_order << 2 | o.tracks_attribute_order << 3 |
-                                                      o.compact << 4 | o.allocated << 5 | o.filtered << 6))
-      .number(o.next_link_order)
-      .number(o.link_count)
-      .number(o.next_attribute_order)
-      .number(o.attribute_count);
-  if (o.kind != Kind::group) {
-    out.text(o.type).number(o.named_type);
-  }
-  if (o.kind == Kind::dataset) {
-    out.number(o.space_class);
-    for (const auto* list : {&o.extent, &o.extent_max, &o.chunk}) {
-      out.number(static_cast<std::uint8_t>(list->size()));
-      for (const auto n : *list) {
-        out.number(n);
-      }
-    }
-    out.number(o.data_end).number(o.heap_end).number(o.pool).number(o.pool_at).text(o.fill);
-  }
-  return out.take();
-}
-
-void Container::decode_header(Object& o, std::string_view record) {
-  RecordReader in(record, "an object");
-  in.number<std::uint8_t>();
-  o.kind = in.number<Kind>();
-  o.links_to = in.number<std::uint32_t>();
-  o.changed_s = in.number<std::int64_t>();
-  o.properties = in.text();
-  o.comment = in.text();
-  const auto bits = in.number<std::uint8_t>();
-  o.tracks_times = bits & 1;
-  o.tracks_link_order = bits & 2;
-  o.indexes_link_order = bits & 4;
-  o.tracks_attribute_order = bits & 8;
-  o.compact = bits & 16;
-  o.allocated = bits & 32;
-  o.filtered = bits & 64;
-  o.next_link_order = in.number<std::int64_t>();
-  o.link_count = in.number<std::uint64_t>();
-  o.next_attribute_order = in.number<std::int64_t>();
-  o.attribute_count = in.number<std::uint64_t>();
-  if (o.kind != Kind::group) {
-    o.type = in.text();
-    o.named_type = in.number<ObjectId>();
-  }
-  if (o.kind == Kind::dataset) {
-    o.space_class = in.number<std::uint8_t>();
-    for (auto* list : {&o.extent, &o.extent_max, &o.chunk}) {
-      list->resize(in.number<std::uint8_t>());
-      for (auto& n : *list) {
-        n = in.number<std::uint64_t>();
-      }
-    }
-    o.data_end = in.number<std::uint64_t>();
-    o.heap_end = in.number<std::uint64_t>();
-    o.pool = in.number<std::uint64_t>();
-    o.pool_at = in.number<std::uint64_t>();
-    o.fill = in.text();
-  }
+  return encode(FileRecord{number_, session_, stripes_, stripe_bytes_, properties_});
 }
 
 // ---- gathering and sending
@@ -569,7 +403,7 @@ void Container::launch() {
   for (const auto id : dirty_) {
     if (const auto at = objects_.find(id); at != objects_.end()) {
       at->second->dirty = false;
-      puts_[header_key(id)] = encode_header(*at->second);
+      puts_[header_key(id)] = encode(static_cast<const Header&>(*at->second));
     }
   }
   dirty_.clear();
@@ -664,6 +498,26 @@ std::optional<std::string> Container::fetch(const std::string& key) {
   return std::string(text_of(batch[0].data));
 }
 
+void Container::scan(const std::string& prefix, const std::string& doing,
+                     const std::function<void(std::string_view key, std::string_view record)>& each) const {
+  std::size_t bytes = 0;
+  auto done = service_->client.scan(space_, prefix, false, [&](std::string_view key, Bytes record) {
+    bytes += key.size() + record.size();
+    if (bytes > listed_bytes_max) {
+      return false;
+    }
+    each(key, text_of(record));
+    return true;
+  });
+  if (!done) {
+    fail(done.error(), doing + " of '" + name_ + "'");
+  }
+  if (bytes > listed_bytes_max) {
+    fail(Why::unsupported, doing + " of '" + name_ + "': its records have more than " +
+                               std::to_string(listed_bytes_max >> 20) + " MiB, and no more are taken into memory");
+  }
+}
+
 // ---- objects
 
 ObjectPtr Container::object(ObjectId id) {
@@ -674,11 +528,7 @@ ObjectPtr Container::object(ObjectId id) {
   if (!record) {
     fail(Why::not_found, "'" + name_ + "' has no object " + hex(id) + ": the reference or link is dangling");
   }
-  auto object = std::make_shared<Object>();
-  object->id = id;
-  decode_header(*object, *record);
-  objects_[id] = object;
-  return object;
+  return objects_[id] = read_object(id, *record);
 }
 
 ObjectPtr Container::make(Kind kind) {
@@ -783,12 +633,29 @@ void Container::refresh(Object& object) {
   if (!record) {
     return;
   }
-  decode_header(object, *record);
+  auto now = decode_header(*record);
+  if (now.kind != object.kind || now.type != object.type || now.space_class != object.space_class ||
+      now.extent.size() != object.extent.size() || now.chunk != object.chunk || now.filtered != object.filtered ||
+      now.fill != object.fill || now.properties != object.properties) {
+    fail(Why::io, "an object of '" + name_ +
+                      "' was replaced by another while it was open here; hint: close the file, and open it again");
+  }
+  static_cast<Header&>(object) = std::move(now);
   object.links_loaded = object.attributes_loaded = object.chunks_loaded = false;
   object.links.clear();
   object.by_order.clear();
   object.attributes.clear();
   object.chunks.clear();
+}
+
+std::uint64_t Container::heap_end(Object& dataset) {
+  // Of a file that is open for writing here nobody else writes, and the header here is the newest.
+  if (!writable_) {
+    if (const auto record = fetch(header_key(dataset.id))) {
+      dataset.heap_end = std::max(dataset.heap_end, decode_header(*record).heap_end);
+    }
+  }
+  return dataset.heap_end;
 }
 
 // ---- links
@@ -802,12 +669,14 @@ const Link* Container::find_link(Object& group, std::string_view name) {
   }
   // The first few are asked for one by one; who asks for more is given all.
   if (group.link_misses++ < 2) {
-    const auto record = fetch(named_key('l', group.id, name));
+    const auto key = named_key('l', group.id, name);
+    const auto record = fetch(key);
     if (!record) {
       return nullptr;
     }
     std::string whole;
     auto link = decode_link(*record, whole);
+    need_key(key, 'l', group.id, whole);
     return &group.links.insert_or_assign(std::move(whole), std::move(link)).first->second;
   }
   links(group);
@@ -836,10 +705,7 @@ void Container::prefetch(const Object& group, std::string_view from) {
   run(batch, "reading '" + name_ + "'");
   for (std::size_t k = 0; k < ids.size(); ++k) {
     if (batch[k].status == Status::ok && !objects_.contains(ids[k])) {
-      auto object = std::make_shared<Object>();
-      object->id = ids[k];
-      decode_header(*object, text_of(batch[k].data));
-      objects_[ids[k]] = object;
+      objects_[ids[k]] = read_object(ids[k], text_of(batch[k].data));
     }
   }
 }
@@ -849,15 +715,12 @@ const std::map<std::string, Link, std::less<>>& Container::links(Object& group) 
     if (group.link_count > 0) {
       drain();
       group.links.clear();
-      auto done = service_->client.scan(space_, 'l' + hex(group.id), false, [&](std::string_view, Bytes record) {
+      scan('l' + hex(group.id), "listing a group", [&](std::string_view key, std::string_view record) {
         std::string name;
-        auto link = decode_link(text_of(record), name);
+        auto link = decode_link(record, name);
+        need_key(key, 'l', group.id, name);
         group.links.insert_or_assign(std::move(name), std::move(link));
-        return true;
       });
-      if (!done) {
-        fail(done.error(), "listing a group of '" + name_ + "'");
-      }
     }
     group.links_loaded = true;
   }
@@ -907,15 +770,13 @@ const std::map<std::string, std::shared_ptr<Attribute>, std::less<>>& Container:
   if (!object.attributes_loaded) {
     if (object.attribute_count > 0) {
       drain();
-      auto done = service_->client.scan(space_, 'a' + hex(object.id), false, [&](std::string_view, Bytes record) {
-        std::string name;
-        auto attribute = decode_attribute(text_of(record), name);
-        object.attributes.emplace(std::move(name), std::make_shared<Attribute>(std::move(attribute)));
-        return true;
-      });
-      if (!done) {
-        fail(done.error(), "reading the attributes of an object of '" + name_ + "'");
-      }
+      scan('a' + hex(object.id), "reading the attributes of an object",
+           [&](std::string_view key, std::string_view record) {
+             std::string name;
+             auto attribute = decode_attribute(record, name);
+             need_key(key, 'a', object.id, name);
+             object.attributes.emplace(std::move(name), std::make_shared<Attribute>(std::move(attribute)));
+           });
     }
     object.attributes_loaded = true;
   }
@@ -979,13 +840,11 @@ const std::map<ChunkAt, Chunk>& Container::chunks(Object& dataset) {
     if (dataset.data_end > 0) {
       drain();
       const auto prefix = 'c' + hex(dataset.id);
-      auto done = service_->client.scan(space_, prefix, false, [&](std::string_view key, Bytes record) {
-        dataset.chunks.insert_or_assign(chunk_at(key.substr(prefix.size())), decode_chunk(record));
-        return true;
+      scan(prefix, "reading the chunk index of a dataset", [&](std::string_view key, std::string_view record) {
+        const auto at = chunk_at(key.substr(prefix.size()));
+        need_place(dataset, at);
+        dataset.chunks.insert_or_assign(at, decode_chunk(record));
       });
-      if (!done) {
-        fail(done.error(), "reading the chunk index of a dataset of '" + name_ + "'");
-      }
     }
     dataset.chunks_loaded = true;
   }
@@ -993,8 +852,7 @@ const std::map<ChunkAt, Chunk>& Container::chunks(Object& dataset) {
 }
 
 void Container::put_chunk(Object& dataset, const ChunkAt& at, const Chunk& chunk) {
-  put(chunk_key(dataset.id, at),
-      RecordWriter().number(chunk.offset).number(chunk.bytes).number(chunk.capacity).number(chunk.filter_mask).take());
+  put(chunk_key(dataset.id, at), encode(chunk));
   dataset.chunks[at] = chunk;
 }
 
@@ -1105,10 +963,13 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
 bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes into) {
   constexpr std::uint64_t window = 256u << 10;
   constexpr auto valid = std::chrono::milliseconds(50);
+  if (into.size() > pooled_bytes_max) {
+    return false;  // no dataset of a pool is as long, but a damaged header may say so
+  }
   const auto now = std::chrono::steady_clock::now();
   const bool follows = ahead_.pool == object.pool && at >= ahead_.next && at - ahead_.next <= pooled_bytes_max;
-  const bool held = ahead_.pool == object.pool && at >= ahead_.at &&
-                    at + into.size() <= ahead_.at + ahead_.bytes.size() && now - ahead_.read_at < valid;
+  const bool held = ahead_.pool == object.pool && at >= ahead_.at && at - ahead_.at <= ahead_.bytes.size() &&
+                    into.size() <= ahead_.bytes.size() - (at - ahead_.at) && now - ahead_.read_at < valid;
   // Only forward: what is read again comes from the server again.
   const bool again = at < ahead_.next;
   ahead_.pool = object.pool;
@@ -1143,7 +1004,7 @@ bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes 
   return true;
 }
 
-void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pieces) {
+void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pieces, bool whole) {
   check_health();
   if (!writable_ && part == Part::data && object.pool && pieces.size() == 1 &&
       read_ahead(object, object.pool_at + pieces[0].offset, pieces[0].into)) {
@@ -1181,9 +1042,25 @@ void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pi
       need(batch, n, "reading a dataset of '" + name_ + "'");
       // Behind the object's end, and where there is none, nothing was ever written.
       const auto got = batch[n].status == Status::ok ? batch[n].data.size() : 0;
+      if (whole && got < into[n].size()) {
+        fail(Why::io, "the data of a dataset of '" + name_ +
+                          "' is cut short in the store: it is damaged; hint: where another process is writing the "
+                          "file, read it when that is done");
+      }
       std::fill(into[n].begin() + static_cast<std::ptrdiff_t>(got), into[n].end(), std::byte{0});
     }
   }
+}
+
+std::vector<std::byte> Container::read_whole(Object& object, Part part, std::uint64_t offset, std::uint64_t bytes) {
+  constexpr std::uint64_t step = 8u << 20;
+  std::vector<std::byte> out;
+  while (out.size() < bytes) {
+    const auto at = out.size();
+    out.resize(at + std::min<std::uint64_t>(step, bytes - at));
+    read(object, part, {{offset + at, MutableBytes(out).subspan(at)}}, true);
+  }
+  return out;
 }
 
 }  // namespace sonde::store::h5

@@ -43,11 +43,11 @@
 #include <vector>
 
 #include "store/h5/failure.hpp"
+#include "store/h5/records.hpp"
 #include "store/store.hpp"
 
 namespace sonde::store::h5 {
 
-using ObjectId = std::uint64_t;
 inline constexpr ObjectId root_id = 1;
 
 /// Where files are and how they get there: the client and what the connector's own settings say.
@@ -63,33 +63,6 @@ struct Service {
   bool flush_durably = true;                    ///< else flush() ends where close() does: when every client can see it
 };
 
-struct Link {
-  enum class Kind : std::uint8_t { hard = 0, soft = 1, external = 2 };
-  Kind kind = Kind::hard;
-  ObjectId target = 0;     ///< hard
-  std::string path, file;  ///< soft: path; external: both
-  std::int64_t order = 0;
-  std::uint8_t charset = 0;
-};
-
-struct Attribute {
-  std::string type, space;  ///< as H5Tencode and H5Sencode give them
-  ObjectId named_type = 0;  ///< the committed type it was made with, 0: none
-  std::string data, heap;   ///< elements in stored form (datatype.hpp), and what they point to
-  std::int64_t order = 0;
-  std::uint8_t charset = 0;
-};
-
-enum class Kind : std::uint8_t { group = 1, dataset = 2, datatype = 3 };
-
-/// Where a chunk lies in its dataset's data.
-struct Chunk {
-  std::uint64_t offset = 0;
-  std::uint32_t bytes = 0, capacity = 0;
-  std::uint32_t filter_mask = 0;
-};
-using ChunkAt = std::vector<std::uint64_t>;  ///< chunk coordinates: element coordinates divided by the chunk's size
-
 /// What the dataset code keeps of an open dataset (dataset.cpp): changed chunks among it.
 class DatasetState {
  public:
@@ -97,45 +70,24 @@ class DatasetState {
   virtual void flush() = 0;
 };
 
-struct Object {
+/// An object's header, and what this process has read of it.
+struct Object : Header {
   ObjectId id = 0;
-  Kind kind = Kind::group;
-  std::uint32_t links_to = 0;  ///< hard links; 0 and no handle: it goes
-  std::int64_t changed_s = 0;  ///< ctime, 0 where times are not tracked
-  std::string properties;      ///< creation property list as H5Pencode gives it
-  std::string comment;
-  bool tracks_times = false;
 
   // group
-  bool tracks_link_order = false, indexes_link_order = false;
-  std::int64_t next_link_order = 0;
-  std::uint64_t link_count = 0;
   bool links_loaded = false;
   std::uint32_t link_misses = 0;
   std::map<std::string, Link, std::less<>> links;  ///< all, or those seen so far
   std::vector<std::string> by_order;               ///< names by creation order; empty: not computed
 
-  // attributes, of every kind
-  bool tracks_attribute_order = false;
-  std::int64_t next_attribute_order = 0;
-  std::uint64_t attribute_count = 0;
+  // of every kind
   bool attributes_loaded = false;
   std::map<std::string, std::shared_ptr<Attribute>, std::less<>> attributes;
 
-  // dataset, named type
-  std::string type;
-  ObjectId named_type = 0;
-  std::uint8_t space_class = 0;                          ///< 0 scalar, 1 simple, 2 null
-  std::vector<std::uint64_t> extent, extent_max, chunk;  ///< chunk empty: contiguous
-  bool compact = false, filtered = false;
-  bool allocated = false;  ///< contiguous: something was written
-  std::uint64_t data_end = 0, heap_end = 0;
-  std::uint64_t pool = 0, pool_at = 0;  ///< where a small contiguous dataset lies; pool 0: in an object of its own
-  std::string fill;                     ///< the user's fill value in stored form; empty: none was given
+  // dataset
   bool chunks_loaded = false;
   std::map<ChunkAt, Chunk> chunks;
 
-  // not stored
   unsigned handles = 0;
   bool dirty = false;  ///< header differs from the store's
   std::unique_ptr<DatasetState> state;
@@ -156,10 +108,11 @@ class Container : public std::enable_shared_from_this<Container> {
  public:
   enum class Create { exclusive, truncate };
   /// Errors: exists (exclusive), in_use (truncate of a file that this process has open), io.
-  static std::shared_ptr<Container> create(std::shared_ptr<Service> service, const std::string& name, Create how,
+  static std::shared_ptr<Container> create(const std::shared_ptr<Service>& service, const std::string& name, Create how,
                                            std::string properties, const Object& root);
   /// Errors: not_found, in_use (writable, though this process has it open read-only), io.
-  static std::shared_ptr<Container> open(std::shared_ptr<Service> service, const std::string& name, bool writable);
+  static std::shared_ptr<Container> open(const std::shared_ptr<Service>& service, const std::string& name,
+                                         bool writable);
   static bool exists(Service& service, const std::string& name);
   static void remove(const std::shared_ptr<Service>& service, const std::string& name);
   ~Container();
@@ -201,26 +154,32 @@ class Container : public std::enable_shared_from_this<Container> {
   void place(Object& object, std::uint64_t bytes);
   /// Large pieces go at once, from the caller's memory; small ones are copied and gathered.
   void write(Object& object, Part part, const std::vector<WritePiece>& pieces);
-  void read(Object& object, Part part, const std::vector<ReadPiece>& pieces);
+  /// What was never written is zeros. `whole`: all of it was written, so that less is damage.
+  void read(Object& object, Part part, const std::vector<ReadPiece>& pieces, bool whole = false);
+  /// Of `bytes` that were all written: memory grows as they come, since what a record says of them may be anything.
+  std::vector<std::byte> read_whole(Object& object, Part part, std::uint64_t offset, std::uint64_t bytes);
 
   /// Everything reaches the servers; `durably`, stable storage too (where the backend can).
   void flush(bool durably);
   /// From now on every call fails with this, flush() and close among them; the first one counts.
   void mark_broken(const std::string& why);
-  /// Forgets what was read, so that it is read anew; what this process changed is sent before.
+  /// Forgets what was read, so that it is read anew; what this process changed is sent before. Errors: io, where it is
+  /// another object now.
   void refresh(Object& object);
+  /// How long its heap is by now: another process may have written more of it since the header was read.
+  std::uint64_t heap_end(Object& dataset);
 
  private:
   struct Wave;
   Container(std::shared_ptr<Service> service, std::string name, std::string space);
 
-  std::string header_key(ObjectId id) const;
   void put(std::string key, std::string value);
   void erase(std::string key);
   std::optional<std::string> fetch(const std::string& key);
+  /// All records whose keys begin so; bounded, since they are kept in memory.
+  void scan(const std::string& prefix, const std::string& doing,
+            const std::function<void(std::string_view key, std::string_view record)>& each) const;
   void prefetch(const Object& group, std::string_view from);
-  void decode_header(Object& object, std::string_view record);
-  std::string encode_header(const Object& object) const;
   std::string encode_file() const;
   void remove_object(Object& object);
   void each_stripe(

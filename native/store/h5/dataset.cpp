@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@ namespace sonde::store::h5 {
 namespace {
 
 constexpr std::size_t stage_bytes = 8u << 20;
+constexpr std::size_t filters_add_bytes = 64u << 10;  // at most, to twice a chunk: headers, checksums
 
 const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
 
@@ -78,6 +81,18 @@ herr_t hand_over(const void** source, std::size_t* used, void* whole) {
 
 }  // namespace
 
+std::optional<std::uint64_t> chunk_bytes(const std::vector<std::uint64_t>& chunk, const ElementLayout& layout) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  std::uint64_t bytes = layout.stored_bytes();
+  for (const auto n : chunk) {
+    if (bytes > most / n) {
+      return std::nullopt;
+    }
+    bytes *= n;
+  }
+  return bytes;
+}
+
 Id filtered_type(hid_t type, const ElementLayout& layout) {
   return layout.plain() ? need_id(H5Tcopy(type), "a copy of a type")
                         : need_id(H5Tcreate(H5T_OPAQUE, layout.stored_bytes()), "an opaque type");
@@ -116,9 +131,16 @@ class DatasetIo::Stage {
 
 DatasetIo::DatasetIo(Container& container, Object& object)
     : container_(container), object_(object), type_(decode_type(object.type)), layout_(type_) {
+  // What decode_header() could not see, as it does not know the type.
+  if (!object_.fill.empty() && object_.fill.size() != layout_.stored_bytes()) {
+    fail(Why::io, "a dataset in the store is damaged: its fill value has another size than its type");
+  }
+  if (!object_.chunk.empty() && !chunk_bytes(object_.chunk, layout_)) {
+    fail(Why::io, "a dataset in the store is damaged: its chunks have 4 GiB or more");
+  }
   if (object_.fill.find_first_not_of('\0') != object_.fill.npos) {
     // Where filling was ruled out, what was never written may be anything; here it is zeros.
-    const Id list = need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+    const Id list = decode_properties(object_.properties, PropertyClass::dataset);
     H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
     need_ok(H5Pget_fill_time(list, &when), "when to fill");
     fills_with_zeros_ = when == H5D_FILL_TIME_NEVER;
@@ -126,7 +148,7 @@ DatasetIo::DatasetIo(Container& container, Object& object)
   if (!object_.chunk.empty()) {
     chunk_elements_ = product(object_.chunk);
     if (object_.filtered) {
-      const Id properties = need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+      const Id properties = decode_properties(object_.properties, PropertyClass::dataset);
       pipeline_ = std::make_unique<Pipeline>(properties, filtered_type(type_, layout_), object_.chunk);
     }
   }
@@ -142,10 +164,9 @@ Id DatasetIo::space() const {
 }
 
 Id DatasetIo::properties(const ReferenceCodec& references) {
-  Id list = object_.properties.empty() ? need_id(H5Pcopy(H5P_DATASET_CREATE_DEFAULT), "a copy of creation properties")
-                                       : need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+  Id list = decode_properties(object_.properties, PropertyClass::dataset);
   if (!object_.fill.empty()) {
-    auto unpack = unpacker(&references);
+    auto unpack = unpacker(1, &references);
     std::vector<std::byte> value(layout_.memory_bytes());
     unpack.unpack(layout_, reinterpret_cast<const std::byte*>(object_.fill.data()), 1, value.data());
     need_ok(H5Pset_fill_value(list, type_, value.data()), "the fill value");
@@ -153,7 +174,21 @@ Id DatasetIo::properties(const ReferenceCodec& references) {
   return list;
 }
 
-std::uint64_t DatasetIo::element_count() const { return object_.space_class == 2 ? 0 : product(object_.extent); }
+std::uint64_t DatasetIo::element_count() const {
+  if (object_.space_class == 2) {
+    return 0;
+  }
+  const std::uint64_t most =
+      std::numeric_limits<std::int64_t>::max() / std::max(layout_.memory_bytes(), layout_.stored_bytes());
+  std::uint64_t n = 1;
+  for (const auto axis : object_.extent) {
+    if (axis > 0 && n > most / axis) {
+      fail(Why::invalid, "the dataset has more elements than there are addresses; hint: select a part of it");
+    }
+    n *= axis;
+  }
+  return n;
+}
 
 std::uint64_t DatasetIo::points(hid_t file_space) const {
   if (file_space == H5S_ALL) {
@@ -171,7 +206,11 @@ std::uint64_t DatasetIo::points(hid_t file_space) const {
   if (H5Sselect_valid(file_space) <= 0) {
     fail(Why::invalid, "the selection reaches outside the dataset's extent");
   }
-  return static_cast<std::uint64_t>(H5Sget_select_npoints(file_space));
+  const auto n = static_cast<std::uint64_t>(H5Sget_select_npoints(file_space));
+  if (n > std::numeric_limits<std::int64_t>::max() / std::max(layout_.memory_bytes(), layout_.stored_bytes())) {
+    fail(Why::invalid, "the selection has more elements than there are addresses; hint: select less");
+  }
+  return n;
 }
 
 void DatasetIo::each_run(hid_t file_space, const std::function<void(std::uint64_t, std::uint64_t)>& each) const {
@@ -243,25 +282,47 @@ std::uint64_t DatasetIo::clipped_elements(const ChunkAt& at) const {
 
 // ---- chunks
 
+std::uint64_t DatasetIo::stored_chunk_max() const {
+  const auto raw = chunk_elements_ * layout_.stored_bytes();
+  return pipeline_ ? 2 * raw + filters_add_bytes : raw;
+}
+
+void DatasetIo::check_chunk(const Chunk& chunk) const {
+  const auto most = stored_chunk_max();
+  if (pipeline_ ? chunk.bytes > most : chunk.bytes != most) {
+    fail(Why::io, "a chunk in the store is damaged: it has " + std::to_string(chunk.bytes) + " B where " +
+                      (pipeline_ ? "at most " : "") + std::to_string(most) + " B are due");
+  }
+}
+
 std::vector<std::byte> DatasetIo::load(const ChunkAt& at, hid_t transfer) {
-  std::vector<std::byte> raw(chunk_elements_ * layout_.stored_bytes());
+  const auto raw_bytes = chunk_elements_ * layout_.stored_bytes();
   const auto& chunks = container_.chunks(object_);
   const auto found = chunks.find(at);
+  std::vector<std::byte> raw(pipeline_ && found != chunks.end() ? 0 : raw_bytes);
   if (found == chunks.end()) {
     fill(raw);
     return raw;
   }
+  const auto& chunk = found->second;
+  check_chunk(chunk);
   if (!pipeline_) {
-    container_.read(object_, Part::data, {{found->second.offset, raw}});
+    container_.read(object_, Part::data, {{chunk.offset, raw}});
     return raw;
   }
-  std::vector<std::byte> filtered(found->second.bytes);
-  container_.read(object_, Part::data, {{found->second.offset, filtered}});
-  pipeline_->decode(filtered, found->second.filter_mask, raw, transfer);
+  const auto filtered = container_.read_whole(object_, Part::data, chunk.offset, chunk.bytes);
+  raw.resize(raw_bytes);
+  pipeline_->decode(filtered, chunk.filter_mask, raw, transfer);
   return raw;
 }
 
 void DatasetIo::place(const ChunkAt& at, Bytes data, std::uint32_t filter_mask, Stage& stage) {
+  if (data.size() > std::min<std::uint64_t>(stored_chunk_max(), std::numeric_limits<std::uint32_t>::max())) {
+    fail(Why::unsupported,
+         "a chunk has " + std::to_string(data.size()) +
+             " B after its filters; the store keeps less than 4 GiB of one, and at most twice what it has before them "
+             "and 64 KiB; hint: use smaller chunks, or filters that make them smaller");
+  }
   const auto& chunks = container_.chunks(object_);
   const auto found = chunks.find(at);
   Chunk chunk;
@@ -444,22 +505,28 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
     const Chunk* chunk;
     const std::vector<Piece>* list;
     std::vector<std::byte> bytes;
-    bool direct;
+    bool direct, alone;
   };
   std::vector<Wanted> wanted;
   std::size_t held = 0;
   auto fetch = [&] {
     std::vector<ReadPiece> reads;
     for (auto& want : wanted) {
+      if (want.alone) {
+        continue;
+      }
       // A whole chunk without filters goes where it belongs at once.
       reads.push_back({want.chunk->offset, want.direct
                                                ? stored.subspan((*want.list)[0].packed * size, chunk_elements_ * size)
                                                : MutableBytes(want.bytes)});
     }
-    container_.read(object_, Part::data, reads);
+    container_.read(object_, Part::data, reads, pipeline_ != nullptr);
     for (auto& want : wanted) {
       if (want.direct) {
         continue;
+      }
+      if (want.alone) {
+        want.bytes = container_.read_whole(object_, Part::data, want.chunk->offset, want.chunk->bytes);
       }
       if (pipeline_) {
         std::vector<std::byte> raw(chunk_elements_ * size);
@@ -493,7 +560,11 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
       continue;
     }
     const bool direct = !pipeline_ && list.size() == 1 && list[0].n == chunk_elements_;
-    wanted.push_back({&at, &found->second, &list, std::vector<std::byte>(direct ? 0 : found->second.bytes), direct});
+    check_chunk(found->second);
+    // What is large is read by itself, as it comes.
+    const bool alone = pipeline_ && found->second.bytes > stage_bytes;
+    wanted.push_back(
+        {&at, &found->second, &list, std::vector<std::byte>(direct || alone ? 0 : found->second.bytes), direct, alone});
     held += found->second.bytes;
     if (held >= 4 * stage_bytes || wanted.size() >= 8192) {
       fetch();
@@ -506,35 +577,45 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
 
 // ---- elements in memory
 
-Unpacker DatasetIo::unpacker(const ReferenceCodec* references) {
-  return Unpacker(
-      [this](const std::vector<Unpacker::Want>& wants) {
-        // Neighbours in the heap are mostly wanted together: what lies close is read as one piece.
-        constexpr std::uint64_t gap = 4096;
-        std::vector<const Unpacker::Want*> order;
-        for (const auto& want : wants) {
-          if (!want.into.empty()) {
-            order.push_back(&want);
-          }
-        }
-        std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->position < b->position; });
-        for (std::size_t k = 0; k < order.size();) {
-          const auto begin = order[k]->position;
-          auto end = begin;
-          std::size_t last = k;
-          while (last < order.size() && order[last]->position <= end + gap &&
-                 (last == k || end - begin < stage_bytes)) {
-            end = std::max(end, order[last]->position + order[last]->into.size());
-            ++last;
-          }
-          std::vector<std::byte> block(end - begin);
-          container_.read(object_, Part::heap, {{begin, block}});
-          for (; k < last; ++k) {
-            std::memcpy(order[k]->into.data(), block.data() + (order[k]->position - begin), order[k]->into.size());
-          }
-        }
-      },
-      references);
+Unpacker DatasetIo::unpacker(std::uint64_t n, const ReferenceCodec* references) {
+  Unpacker::Heap heap;
+  // Each element may claim all of the heap: those that were never written share their fill value's part of it.
+  heap.claim = [this, n, claimed = std::uint64_t{0}](std::uint64_t position, std::uint64_t bytes) mutable {
+    claimed += std::min(bytes, std::numeric_limits<std::uint64_t>::max() - claimed);
+    const auto fits = [&](std::uint64_t end) {
+      return position <= end && bytes <= end - position && claimed / std::max<std::uint64_t>(n, 1) <= end;
+    };
+    if (!fits(object_.heap_end) && !fits(container_.heap_end(object_))) {
+      fail(Why::io,
+           "an element of variable length in the store is damaged: it points outside of what its dataset has; hint: "
+           "where another process is writing the file, read it when that is done");
+    }
+  };
+  heap.read = [this](const std::vector<Unpacker::Want>& wants) {
+    // Neighbours in the heap are mostly wanted together: what lies close is read as one piece.
+    constexpr std::uint64_t gap = 4096;
+    std::vector<const Unpacker::Want*> order;
+    for (const auto& want : wants) {
+      if (!want.into.empty()) {
+        order.push_back(&want);
+      }
+    }
+    std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->position < b->position; });
+    for (std::size_t k = 0; k < order.size();) {
+      const auto begin = order[k]->position;
+      auto end = begin;
+      std::size_t last = k;
+      while (last < order.size() && order[last]->position <= end + gap && (last == k || end - begin < stage_bytes)) {
+        end = std::max(end, order[last]->position + order[last]->into.size());
+        ++last;
+      }
+      const auto block = container_.read_whole(object_, Part::heap, begin, end - begin);
+      for (; k < last; ++k) {
+        std::memcpy(order[k]->into.data(), block.data() + (order[k]->position - begin), order[k]->into.size());
+      }
+    }
+  };
+  return Unpacker(std::move(heap), references);
 }
 
 std::vector<std::byte> DatasetIo::read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpack) {
@@ -573,7 +654,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
     std::memcpy(gathered.data(), source, n * source_size);
     source = gathered.data();
   }
-  auto old = unpacker(references);
+  auto old = unpacker(n, references);
   if (!same) {
     std::vector<std::byte> background;
     if (needs_background(memory_type, type_)) {
@@ -623,7 +704,7 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
     read_stored(file_space, {target, n * target_size}, transfer);
     return;
   }
-  auto unpack = unpacker(references);
+  auto unpack = unpacker(n, references);
   auto elements = read_elements(file_space, n, transfer, unpack);
   if (!same) {
     elements.resize(n * std::max(target_size, layout_.memory_bytes()));
@@ -660,10 +741,8 @@ void DatasetIo::map_references(const std::function<std::uint64_t(std::uint64_t)>
   }
   std::vector<std::byte> stored(n * layout_.stored_bytes());
   read_stored(H5S_ALL, stored, H5P_DATASET_XFER_DEFAULT);
-  std::string heap(object_.heap_end, '\0');
-  if (!heap.empty()) {
-    container_.read(object_, Part::heap, {{0, std::as_writable_bytes(std::span(heap))}});
-  }
+  const auto in_heap = container_.read_whole(object_, Part::heap, 0, object_.heap_end);
+  std::string heap(text_of(in_heap));
   layout_.map_references(stored.data(), n, heap, map);
   write_stored(H5S_ALL, stored);
   if (!heap.empty()) {
@@ -676,7 +755,7 @@ std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const ReferenceCodec* 
   if (n == 0 || layout_.plain()) {
     return 0;
   }
-  auto unpack = unpacker(references);
+  auto unpack = unpacker(n, references);
   read_elements(file_space, n, H5P_DATASET_XFER_DEFAULT, unpack);
   return unpack.handed_out();
 }
@@ -771,7 +850,11 @@ const Chunk* DatasetIo::find_chunk(const hsize_t* offset) {
   flush();
   const auto& chunks = container_.chunks(object_);
   const auto found = chunks.find(at);
-  return found == chunks.end() ? nullptr : &found->second;
+  if (found == chunks.end()) {
+    return nullptr;
+  }
+  check_chunk(found->second);  // who reads it makes room for what is said here, or for a chunk without filters
+  return &found->second;
 }
 
 void DatasetIo::read_raw(const Chunk& chunk, void* into) {
@@ -784,6 +867,10 @@ void DatasetIo::write_raw(const hsize_t* offset, Bytes data, std::uint32_t filte
     if (offset[d] % object_.chunk[d] != 0) {
       fail(Why::invalid, "the offset is not the first element of a chunk");
     }
+  }
+  if (!pipeline_ && data.size() != chunk_elements_ * layout_.stored_bytes()) {
+    fail(Why::invalid, "the chunk has " + std::to_string(data.size()) + " B, and without filters it takes " +
+                           std::to_string(chunk_elements_ * layout_.stored_bytes()) + " B");
   }
   if (const auto there = cached_.find(at); there != cached_.end()) {
     cached_bytes_ -= there->second.raw.size();

@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "store/h5/container.hpp"
@@ -65,7 +66,11 @@ class DatasetIo : public DatasetState {
   void read_stored(hid_t file_space, MutableBytes stored, hid_t transfer);
   /// Elements of the file's type in memory form. `unpacker` owns what they point to.
   std::vector<std::byte> read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpacker);
-  Unpacker unpacker(const ReferenceCodec* references);
+  /// For up to `n` elements of this dataset.
+  Unpacker unpacker(std::uint64_t n, const ReferenceCodec* references);
+  /// Bytes that a chunk may have in the store: exactly, without filters, and at most with them.
+  std::uint64_t stored_chunk_max() const;
+  void check_chunk(const Chunk& chunk) const;  ///< before memory is made for it
   void fill(MutableBytes stored) const;
   std::uint64_t clipped_elements(const ChunkAt& at) const;
   std::vector<std::byte> load(const ChunkAt& at, hid_t transfer);
@@ -84,6 +89,9 @@ class DatasetIo : public DatasetState {
   std::map<ChunkAt, Cached> cached_;
   std::uint64_t cached_bytes_ = 0, clock_ = 0;
 };
+
+/// How long a chunk is before filters. nullopt: over 4 GiB, for which its record has no room.
+std::optional<std::uint64_t> chunk_bytes(const std::vector<std::uint64_t>& chunk, const ElementLayout& layout);
 
 /// A filtered dataset's pipeline sees elements as they are stored.
 Id filtered_type(hid_t type, const ElementLayout& layout);

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "store/h5/calls.hpp"
@@ -24,7 +25,11 @@ ObjectId named_type_of(const Place& place, hid_t type) {
 
 Id type_id(const Place& place, ObjectId named_type, const std::string& encoded) {
   if (named_type) {
-    return register_place({place.file, place.container().object(named_type), ""});
+    const auto object = place.container().object(named_type);
+    if (object->kind != Kind::datatype) {
+      fail(Why::io, "a committed datatype in the store is damaged: it is another kind of object");
+    }
+    return register_place({place.file, object, ""});
   }
   return decode_type(encoded);
 }
@@ -132,29 +137,26 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       take_layout(probe, creation);
       const Id own_type = decode_type(encode_type(type));
       const ElementLayout layout(own_type);
+      if (!chunk_bytes(probe.chunk, layout)) {
+        fail(Why::unsupported, "a chunk of 4 GiB or more cannot be kept in the store; hint: make the chunks smaller");
+      }
       Id properties = need_id(H5Pcopy(creation), "a copy of a property list");
       if (probe.filtered) {
-        properties = Pipeline(creation, filtered_type(own_type, layout), probe.chunk).properties();
-        // Its fill value was taken out, and its type is not ours: only the filters' parameters are wanted.
-        Id whole = need_id(H5Pcopy(creation), "a copy of a property list");
-        need_ok(H5Premove_filter(whole, H5Z_FILTER_ALL), "to replace filters");
-        for (int k = 0, n = H5Pget_nfilters(properties); k < n; ++k) {
-          unsigned flags = 0, config = 0, values[64];
-          std::size_t count = 64;
-          const auto filter =
-              H5Pget_filter2(properties, static_cast<unsigned>(k), &flags, &count, values, 0, nullptr, &config);
-          need_ok(H5Pset_filter(whole, filter, flags, std::min<std::size_t>(count, 64), values),
+        // Of the twin only the filters' parameters are wanted: its fill value was taken out, and its type is not ours.
+        const auto filters = Pipeline(creation, filtered_type(own_type, layout), probe.chunk).filters();
+        need_ok(H5Premove_filter(properties, H5Z_FILTER_ALL), "to replace filters");
+        for (const auto& filter : filters) {
+          need_ok(H5Pset_filter(properties, filter.id, filter.flags, filter.values.size(), filter.values.data()),
                   "a filter's parameters");
         }
-        properties = std::move(whole);
       }
       std::string heap;
       const auto fill = fill_of(creation, own_type, layout, heap, reference_codec(from.file));
-
       if (!fill.empty()) {
         // HDF5 encodes a fill value that is a string by its pointer: it is kept apart, and put back by get().
         need_ok(H5Pset_fill_value(properties, own_type, nullptr), "to take out a fill value");
       }
+      auto encoded = encode_properties(properties, PropertyClass::dataset);
       const auto made = container.make(Kind::dataset);
       take_space(*made, space);
       take_layout(*made, creation);
@@ -167,7 +169,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
         container.place(*made, bytes);
       }
       made->type = encode_type(type);
-      made->properties = encode_properties(properties);
+      made->properties = std::move(encoded);
       made->fill = fill;
       if ((made->named_type = named_type_of(from, type)) != 0) {
         container.adjust(*container.object(made->named_type), 1);
@@ -409,12 +411,14 @@ void* commit(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
     }
     const ElementLayout checked(type);
     auto encoded = encode_type(type);
+    std::string properties;
+    if (creation != H5P_DATATYPE_CREATE_DEFAULT) {
+      properties = encode_properties(creation, PropertyClass::datatype);
+    }
     const auto made = from.container().make(Kind::datatype);
     made->type = std::move(encoded);
     common_properties(*made, creation);
-    if (creation != H5P_DATATYPE_CREATE_DEFAULT) {
-      made->properties = encode_properties(creation);
-    }
+    made->properties = std::move(properties);
     from.container().changed(*made);
     auto* const opened = new Handle(H5I_DATATYPE, from.file, made, name ? child_path(to) : "");
     if (name) {
@@ -440,11 +444,12 @@ herr_t get_type(void* type, H5VL_datatype_get_args_t* args, hid_t, void**) {
     switch (args->op_type) {
       case H5VL_DATATYPE_GET_BINARY_SIZE: *args->args.get_binary_size.size = object.type.size(); return;
       case H5VL_DATATYPE_GET_BINARY:
+        check_type(object.type);
         std::memcpy(args->args.get_binary.buf, object.type.data(),
                     std::min(object.type.size(), args->args.get_binary.buf_size));
         return;
       case H5VL_DATATYPE_GET_TCPL:
-        args->args.get_tcpl.tcpl_id = decode_properties(object.properties, H5P_DATATYPE_CREATE_DEFAULT).release();
+        args->args.get_tcpl.tcpl_id = decode_properties(object.properties, PropertyClass::datatype).release();
         return;
     }
     fail(Why::unsupported, "a question about datatypes that this connector does not know");

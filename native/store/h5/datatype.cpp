@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <new>
 
 #include "store/h5/encoded.hpp"
@@ -20,6 +21,20 @@ struct SlotValue {
   std::uint64_t position_1, length;
 };
 static_assert(sizeof(SlotValue) == slot_bytes);
+
+constexpr std::uint64_t most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+
+[[noreturn]] void points_outside() {
+  fail(Why::io, "an element of variable length in the store is damaged: it points outside of what there is");
+}
+
+// Bytes of `n` parts, which are few enough for memory.
+std::uint64_t part_bytes(std::uint64_t n, std::uint64_t each) {
+  if (n > most_bytes / std::max<std::uint64_t>(each, 1)) {
+    points_outside();
+  }
+  return n * each;
+}
 
 }  // namespace
 
@@ -81,10 +96,14 @@ Id with_known_references(hid_t type) {
 
 }  // namespace
 
-Id decode_type(const std::string& bytes) {
+void check_type(const std::string& bytes) {
   if (const auto wrong = wrong_with_type(bytes); !wrong.empty()) {
     fail(Why::io, "a datatype in the store is damaged: it " + wrong);
   }
+}
+
+Id decode_type(const std::string& bytes) {
+  check_type(bytes);
 #if H5_VERSION_GE(2, 0, 0)
   Id type = need_id(H5Tdecode2(bytes.data(), bytes.size()), "to decode a datatype");
 #else
@@ -106,6 +125,33 @@ Id decode_space(const std::string& bytes) {
     fail(Why::io, "a dataspace in the store is damaged: it " + wrong);
   }
   return need_id(H5Sdecode(bytes.data()), "to decode a dataspace");
+}
+
+std::string encode_properties(hid_t list, PropertyClass kind) {
+  std::size_t n = 0;
+  need_ok(H5Pencode2(list, nullptr, &n, H5P_DEFAULT), "to encode a property list");
+  // HDF5 2.0 to 2.2 write two bytes more than they say where a chunk's axis has 2^32 elements or more.
+  std::string out(n + 16, '\0');
+  need_ok(H5Pencode2(list, out.data(), &n, H5P_DEFAULT), "to encode a property list");
+  out.resize(n);
+  if (const auto wrong = wrong_with_properties(out, kind); !wrong.empty()) {
+    fail(Why::unsupported, "this property list cannot be kept in the store: as HDF5 encodes it, it " + wrong);
+  }
+  return out;
+}
+
+Id decode_properties(const std::string& bytes, PropertyClass kind) {
+  if (bytes.empty()) {
+    return need_id(H5Pcopy(kind == PropertyClass::file      ? H5P_FILE_CREATE_DEFAULT
+                           : kind == PropertyClass::dataset ? H5P_DATASET_CREATE_DEFAULT
+                           : kind == PropertyClass::group   ? H5P_GROUP_CREATE_DEFAULT
+                                                            : H5P_DATATYPE_CREATE_DEFAULT),
+                   "a copy of a property list");
+  }
+  if (const auto wrong = wrong_with_properties(bytes, kind); !wrong.empty()) {
+    fail(Why::io, "a property list in the store is damaged: it " + wrong);
+  }
+  return need_id(H5Pdecode(bytes.data()), "to decode a property list");
 }
 
 bool needs_background(hid_t from, hid_t to) {
@@ -192,6 +238,13 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
 
 void ElementLayout::map_references(std::byte* stored, std::size_t n, std::string& heap,
                                    const std::function<std::uint64_t(std::uint64_t)>& map) const {
+  // Elements that were never written share their fill value's part of the heap.
+  std::uint64_t left = n > 0 && heap.size() > most_bytes / n ? most_bytes : heap.size() * n;
+  map_references(stored, n, heap, map, left);
+}
+
+void ElementLayout::map_references(std::byte* stored, std::size_t n, std::string& heap,
+                                   const std::function<std::uint64_t(std::uint64_t)>& map, std::uint64_t& left) const {
   auto map_at = [&](std::byte* at) {
     std::uint64_t id;
     std::memcpy(&id, at, sizeof id);
@@ -209,9 +262,15 @@ void ElementLayout::map_references(std::byte* stored, std::size_t n, std::string
       if (value.position_1 == 0 || slot.kind == Slot::Kind::string) {
         continue;
       }
+      const bool sequence = slot.kind == Slot::Kind::sequence;
+      const auto bytes = sequence ? part_bytes(value.length, slot.element->stored_bytes()) : sizeof(std::uint64_t);
+      if (value.position_1 - 1 > heap.size() || bytes > heap.size() - (value.position_1 - 1) || bytes > left) {
+        points_outside();
+      }
+      left -= bytes;
       auto* const there = reinterpret_cast<std::byte*>(heap.data()) + (value.position_1 - 1);
-      if (slot.kind == Slot::Kind::sequence) {
-        slot.element->map_references(there, value.length, heap, map);
+      if (sequence) {
+        slot.element->map_references(there, value.length, heap, map, left);
       } else if (map_at(there) == 0) {  // a region's record begins with its dataset
         std::memset(stored + slot.stored_at, 0, slot_bytes);
       }
@@ -313,6 +372,12 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
   std::vector<Task> level;
   level.push_back({&layout, stored, n, memory, nullptr});
   std::deque<Region> regions;
+  const auto claim = [this](const SlotValue& value, std::uint64_t bytes) {
+    if (value.position_1 == 0 || value.position_1 > most_bytes) {
+      points_outside();
+    }
+    heap_.claim(value.position_1 - 1, bytes);
+  };
   while (!level.empty()) {
     std::vector<Want> wants;
     std::vector<Task> next;
@@ -331,6 +396,7 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
             case ElementLayout::Slot::Kind::string: {
               char* text = nullptr;
               if (value.position_1) {
+                claim(value, part_bytes(value.length, 1));
                 auto* const block = allocate(value.length + 1);
                 block[value.length] = std::byte{0};
                 wants.push_back({value.position_1 - 1, {block, value.length}});
@@ -343,7 +409,8 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
               hvl_t sequence{0, nullptr};
               if (value.length) {
                 const auto& element = *slot.element;
-                auto* const block = allocate(value.length * element.memory_bytes());
+                claim(value, part_bytes(value.length, element.stored_bytes()));
+                auto* const block = allocate(part_bytes(value.length, element.memory_bytes()));
                 sequence = {value.length, block};
                 if (element.plain()) {
                   wants.push_back({value.position_1 - 1, {block, value.length * element.memory_bytes()}});
@@ -361,6 +428,7 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
             case ElementLayout::Slot::Kind::region:
               std::memset(at, 0, sizeof(hdset_reg_ref_t));
               if (value.position_1) {
+                claim(value, part_bytes(value.length, 1));
                 auto& region = regions.emplace_back(Region{at, std::string(value.length, '\0')});
                 wants.push_back(
                     {value.position_1 - 1, {reinterpret_cast<std::byte*>(region.encoded.data()), value.length}});
@@ -371,7 +439,7 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
       }
     }
     if (!wants.empty()) {
-      read_(wants);
+      heap_.read(wants);
     }
     level = std::move(next);
   }
@@ -380,17 +448,22 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
   }
 }
 
-Unpacker::ReadHeap heap_in(const std::string& heap) {
-  return [&heap](const std::vector<Unpacker::Want>& wants) {
+Unpacker::Heap heap_in(const std::string& heap) {
+  Unpacker::Heap out;
+  out.claim = [&heap, left = heap.size()](std::uint64_t position, std::uint64_t bytes) mutable {
+    if (position > heap.size() || bytes > heap.size() - position || bytes > left) {
+      points_outside();
+    }
+    left -= bytes;
+  };
+  out.read = [&heap](const std::vector<Unpacker::Want>& wants) {
     for (const auto& want : wants) {
-      if (want.position > heap.size() || want.into.size() > heap.size() - want.position) {
-        fail(Why::io, "an attribute's record in the store is damaged: a part of it points outside");
-      }
       if (!want.into.empty()) {
         std::memcpy(want.into.data(), heap.data() + want.position, want.into.size());
       }
     }
   };
+  return out;
 }
 
 }  // namespace sonde::store::h5

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/h5/encoded_properties.hpp"
 #include "store/types.hpp"
 
 namespace sonde::store::h5 {
@@ -56,10 +57,19 @@ Id need_id(hid_t id, const char* what);
 /// The same for what answers with a negative number.
 void need_ok(herr_t status, const char* what);
 
+// HDF5 decodes nothing out of the store but by these: each walks the bytes first (encoded.hpp, encoded_properties.hpp).
+// Errors: io, where the bytes are not what HDF5 makes.
+
 std::string encode_type(hid_t type);
 Id decode_type(const std::string& bytes);
+/// For types that HDF5 itself is given to decode.
+void check_type(const std::string& bytes);
 std::string encode_space(hid_t space);
 Id decode_space(const std::string& bytes);
+/// Errors: unsupported, for a list that could not be decoded again.
+std::string encode_properties(hid_t list, PropertyClass kind);
+/// The default list where there are no bytes.
+Id decode_properties(const std::string& bytes, PropertyClass kind);
 
 /// Does a conversion need what is in the target already (parts of compound types do)? Error: type, no such conversion.
 bool needs_background(hid_t from, hid_t to);
@@ -88,6 +98,8 @@ class ElementLayout {
     std::size_t memory_at, stored_at, bytes;
   };
   void find_slots(hid_t type, std::size_t at);
+  void map_references(std::byte* stored, std::size_t n, std::string& heap,
+                      const std::function<std::uint64_t(std::uint64_t)>& map, std::uint64_t& left) const;
 
   std::size_t memory_bytes_ = 0, stored_bytes_ = 0;
   std::vector<Slot> slots_;
@@ -125,8 +137,14 @@ class Unpacker {
     std::uint64_t position;
     MutableBytes into;
   };
-  using ReadHeap = std::function<void(const std::vector<Want>& wants)>;
-  Unpacker(ReadHeap read, const ReferenceCodec* references) : read_(std::move(read)), references_(references) {}
+  /// A heap of bytes that elements point into, with what they may claim of it: sequences nest, and a few bytes that
+  /// point to themselves would be any amount of memory.
+  struct Heap {
+    std::function<void(const std::vector<Want>& wants)> read;
+    /// Throws where an element points outside. Called before anything is allocated for it.
+    std::function<void(std::uint64_t position, std::uint64_t bytes)> claim;
+  };
+  Unpacker(Heap heap, const ReferenceCodec* references) : heap_(std::move(heap)), references_(references) {}
   Unpacker(const Unpacker&) = delete;
   Unpacker& operator=(const Unpacker&) = delete;
   ~Unpacker();
@@ -137,12 +155,12 @@ class Unpacker {
  private:
   std::byte* allocate(std::size_t bytes);
   std::uint64_t handed_out_ = 0;
-  ReadHeap read_;
+  Heap heap_;
   const ReferenceCodec* references_;
   std::vector<void*> blocks_;
 };
 
-/// Reads from a heap that is a string (attributes).
-Unpacker::ReadHeap heap_in(const std::string& heap);
+/// A heap that is a string (attributes): each part of it belongs to one element.
+Unpacker::Heap heap_in(const std::string& heap);
 
 }  // namespace sonde::store::h5

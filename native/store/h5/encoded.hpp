@@ -19,9 +19,8 @@ class EncodedWalk {
 
   /// What is wrong with an encoded datatype; "" for a sound one. Bytes behind its end are ignored.
   std::string type() {
-    if (!has(2) || u8() != datatype_message || u8() != 0) return say("does not begin as one");
     Known known;
-    return read_type(known, 0) ? "" : why_;
+    return read_message(known) ? "" : why_;
   }
 
   /// What is wrong with an encoded dataspace; "" for a sound one.
@@ -38,7 +37,7 @@ class EncodedWalk {
     return read_selection(rank) ? "" : why_;
   }
 
- private:
+ protected:
   static constexpr unsigned datatype_message = 3, dataspace_message = 1;
   static constexpr unsigned max_rank = 32, max_depth = 32;
   static constexpr std::uint64_t max_blocks = std::uint64_t{1} << 32;
@@ -82,6 +81,11 @@ class EncodedWalk {
     return n;
   }
 
+  bool read_message(Known& out) {
+    if (!has(2) || u8() != datatype_message || u8() != 0) return no("does not begin as one");
+    return read_type(out, 0);
+  }
+
   bool read_type(Known& out, unsigned depth) {
     if (depth > max_depth) return no("is nested deeper than 32 levels");
     if (!has(8)) return cut();
@@ -90,6 +94,7 @@ class EncodedWalk {
     if (version < 1 || version > 5) return no("has a version other than 1 to 5");
     if (bytes == 0) return no("has a part of 0 B");
     out = {kind, bytes};
+    points_ |= kind == 7 || kind == 9;
     switch (kind) {
       case 0:    // integers
       case 4: {  // bit fields
@@ -252,6 +257,7 @@ class EncodedWalk {
   std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
   std::string why_;
+  bool points_ = false;  // a part of the type is a pointer or a reference where it is in memory
 };
 
 /// What is wrong with what H5Tencode is said to have made; "" for nothing.

@@ -83,8 +83,7 @@ herr_t get(void* object, H5VL_file_get_args_t* args, hid_t, void**) {
         args->args.get_fapl.fapl_id = need_id(H5Pcopy(file->access), "a copy of a property list").release();
         return;
       case H5VL_FILE_GET_FCPL:
-        args->args.get_fcpl.fcpl_id =
-            decode_properties(file->container->properties(), H5P_FILE_CREATE_DEFAULT).release();
+        args->args.get_fcpl.fcpl_id = decode_properties(file->container->properties(), PropertyClass::file).release();
         return;
       case H5VL_FILE_GET_FILENO:
         *args->args.get_fileno.fileno = static_cast<unsigned long>(file->container->number());

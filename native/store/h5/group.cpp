@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,19 +14,6 @@
 #include "store/h5/calls.hpp"
 
 namespace sonde::store::h5 {
-
-std::string encode_properties(hid_t list) {
-  std::size_t n = 0;
-  need_ok(H5Pencode2(list, nullptr, &n, H5P_DEFAULT), "to encode a property list");
-  std::string out(n, '\0');
-  need_ok(H5Pencode2(list, out.data(), &n, H5P_DEFAULT), "to encode a property list");
-  return out;
-}
-
-Id decode_properties(const std::string& bytes, hid_t when_empty) {
-  return bytes.empty() ? need_id(H5Pcopy(when_empty), "a copy of a property list")
-                       : need_id(H5Pdecode(bytes.data()), "to decode a property list");
-}
 
 void common_properties(Object& object, hid_t creation) {
   bool times = false;
@@ -47,11 +35,13 @@ void group_properties(Object& object, hid_t creation) {
 }
 
 Place new_group(const Place& at, hid_t creation) {
+  std::string properties;
+  if (creation != H5P_GROUP_CREATE_DEFAULT) {
+    properties = encode_properties(creation, PropertyClass::group);
+  }
   const auto object = at.container().make(Kind::group);
   group_properties(*object, creation);
-  if (creation != H5P_GROUP_CREATE_DEFAULT) {
-    object->properties = encode_properties(creation);
-  }
+  object->properties = std::move(properties);
   at.container().changed(*object);
   return {at.file, object, ""};
 }
@@ -227,7 +217,7 @@ class Copier {
     for (const auto& [which, total] : {std::pair{Part::data, data_bytes}, std::pair{Part::heap, source.heap_end}}) {
       for (std::uint64_t at = 0; at < total; at += part.size()) {
         part.resize(std::min<std::uint64_t>(8u << 20, total - at));
-        source_file.read(source, which, {{at, part}});
+        source_file.read(source, which, {{at, part}}, which == Part::heap);
         to_.write(made, which, {{at, part}});
       }
     }
@@ -288,7 +278,7 @@ herr_t get(void* object, H5VL_group_get_args_t* args, hid_t, void**) {
     switch (args->op_type) {
       case H5VL_GROUP_GET_GCPL: {
         const auto& group = *place_of(object).object;
-        Id list = decode_properties(group.properties, H5P_GROUP_CREATE_DEFAULT);
+        Id list = decode_properties(group.properties, PropertyClass::group);
         if (group.id == root_id) {
           H5Pset_link_creation_order(list, (group.tracks_link_order ? H5P_CRT_ORDER_TRACKED : 0) |
                                                (group.indexes_link_order ? H5P_CRT_ORDER_INDEXED : 0));

@@ -7,9 +7,6 @@
 
 namespace sonde::store::h5 {
 
-std::string encode_properties(hid_t list);
-Id decode_properties(const std::string& bytes, hid_t when_empty);
-
 /// What the header needs to know from a creation property list.
 void root_properties(Object& root, hid_t file_creation);
 void common_properties(Object& object, hid_t creation);

@@ -12,7 +12,6 @@
 #include <unordered_set>
 
 #include "store/h5/calls.hpp"
-#include "store/h5/codec.hpp"
 #include "store/h5/group.hpp"
 
 namespace sonde::store::h5 {
@@ -99,7 +98,7 @@ FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool c
     root.id = root_id;
     root.links_to = 1;
     root_properties(root, properties);
-    file->container = Container::create(service, whole, how, encode_properties(properties), root);
+    file->container = Container::create(service, whole, how, encode_properties(properties, PropertyClass::file), root);
   } else {
     file->container = Container::open(service, whole, intent & H5F_ACC_RDWR);
   }
@@ -489,15 +488,14 @@ ReferenceCodec reference_codec(const FilePtr& file) {
     const Id region = need_id(H5Rget_region(at, H5R_DATASET_REGION1, reference), "a region reference's selection");
     H5O_info2_t info;
     need_ok(H5Oget_info3(object, &info, H5O_INFO_BASIC), "information of a region reference's dataset");
-    return RecordWriter().number(id_of(info.token)).text(encode_space(region)).take();
+    return sonde::store::h5::encode(RegionRecord{id_of(info.token), encode_space(region)});
   };
   codec.decode = [location](const std::string& encoded, void* reference) {
-    RecordReader in(encoded, "a region reference");
-    char name[32];
-    std::snprintf(name, sizeof name, "%s%016llx", by_id.data(), static_cast<unsigned long long>(in.number<ObjectId>()));
-    const Id region = decode_space(in.text());
+    const auto record = decode_region(encoded);
+    const std::string name = std::string(by_id) + hex(record.dataset);
+    const Id region = decode_space(record.space);
     const Id at = location();
-    need_ok(H5Rcreate(reference, at, name, H5R_DATASET_REGION1, region), "a region reference");
+    need_ok(H5Rcreate(reference, at, name.c_str(), H5R_DATASET_REGION1, region), "a region reference");
   };
   return codec;
 }

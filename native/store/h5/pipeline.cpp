@@ -3,6 +3,11 @@
 #include <H5VLconnector_passthru.h>
 #include <H5VLnative.h>
 
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
 #include "store/h5/failure.hpp"
 #include "store/h5/shadow.hpp"
 
@@ -18,11 +23,113 @@ void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_arg
   }
 }
 
+// values: least and most bytes of a chunk that comes this way back; how long its buffer is to be at least.
+std::size_t guard(unsigned flags, std::size_t count, const unsigned* values, std::size_t bytes, std::size_t* room,
+                  void** buffer) {
+  if (!(flags & H5Z_FLAG_REVERSE)) {
+    return bytes;
+  }
+  if (count != 3 || bytes < values[0] || bytes > values[1]) {
+    return 0;  // HDF5 takes it as a failure
+  }
+  const std::size_t wanted = values[2];
+  if (bytes < wanted) {
+    if (*room < wanted) {
+      void* const longer = H5resize_memory(*buffer, wanted);
+      if (!longer) {
+        return 0;
+      }
+      *buffer = longer;
+      *room = wanted;
+    }
+    std::memset(static_cast<std::byte*>(*buffer) + bytes, 0, wanted - bytes);
+  }
+  return bytes;
+}
+
+// Registered once, under a number of those for tests that nobody has taken.
+H5Z_filter_t guard_id() {
+  static const H5Z_filter_t id = [] {
+    constexpr H5Z_filter_t first = 511, last = 256;
+    H5Z_filter_t free = first;
+    while (free > last && H5Zfilter_avail(free) > 0) {
+      --free;
+    }
+    const H5Z_class2_t how{H5Z_CLASS_T_VERS, free, 1, 1, "sonde guard", nullptr, nullptr, guard};
+    need_ok(H5Zregister(&how), "a filter of the connector's own");
+    return free;
+  }();
+  return id;
+}
+
+void add_filter(hid_t list, const Filter& filter) {
+  need_ok(H5Pset_filter(list, filter.id, filter.flags, filter.values.size(), filter.values.data()), "a filter");
+}
+
+void add_guard(hid_t list, std::uint64_t least, std::uint64_t most, std::uint64_t room) {
+  add_filter(list, {guard_id(),
+                    H5Z_FLAG_MANDATORY,
+                    {static_cast<unsigned>(least), static_cast<unsigned>(most), static_cast<unsigned>(room)}});
+}
+
 }  // namespace
 
+std::vector<Filter> filters_of(hid_t properties) {
+  constexpr std::size_t most = 256;  // HDF5 hands out no more
+  std::vector<Filter> all(static_cast<std::size_t>(std::max(0, H5Pget_nfilters(properties))));
+  for (unsigned k = 0; k < all.size(); ++k) {
+    auto& filter = all[k];
+    unsigned config = 0;
+    std::size_t count = 0;
+    filter.id = H5Pget_filter2(properties, k, &filter.flags, &count, nullptr, 0, nullptr, &config);
+    if (filter.id >= 0 && count > most) {
+      if (filter.id == H5Z_FILTER_NBIT) {
+        continue;  // it makes them anew from the type
+      }
+      fail(Why::unsupported, "filter " + std::to_string(filter.id) + " has " + std::to_string(count) +
+                                 " parameters; HDF5 hands out " + std::to_string(most));
+    }
+    filter.values.resize(count);
+    if (filter.id < 0 ||
+        H5Pget_filter2(properties, k, &filter.flags, &count, filter.values.data(), 0, nullptr, &config) < 0) {
+      fail(Why::invalid, "HDF5 refused to name a filter");
+    }
+  }
+  return all;
+}
+
 Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint64_t>& chunk)
-    : element_(need_id(H5Tcopy(element), "a copy of a type")), origin_(chunk.size(), 0) {
+    : element_(need_id(H5Tcopy(element), "a copy of a type")), first_(chunk.size(), 0), second_(chunk.size(), 0) {
+  const auto filters = filters_of(properties);
+  if (filters.empty()) {
+    fail(Why::io, "a dataset in the store is damaged: it is filtered, and has no filter");
+  }
   const Id creation = need_id(H5Pcopy(properties), "a copy of creation properties");
+  need_ok(H5Premove_filter(creation, H5Z_FILTER_ALL), "to replace filters");
+  constexpr std::uint64_t any = std::numeric_limits<unsigned>::max();
+  std::uint64_t bytes = H5Tget_size(element_);
+  for (const auto n : chunk) {
+    bytes *= n;
+  }
+  add_guard(creation, bytes, bytes, 0);
+  for (const auto& filter : filters) {
+    if (filter.id == guard_id()) {
+      fail(Why::unsupported, "filter " + std::to_string(filter.id) + " is for tests");
+    }
+    if ((filter.flags & H5Z_FLAG_OPTIONAL) && H5Zfilter_avail(filter.id) <= 0) {
+      twin_at_.push_back(missing);
+      continue;
+    }
+    twin_at_.push_back(H5Pget_nfilters(creation));
+    add_filter(creation, filter);
+    if (filter.id == H5Z_FILTER_FLETCHER32 || filter.id == H5Z_FILTER_SZIP) {
+      add_guard(creation, 4, any, 0);  // both begin with four bytes less
+    } else if (filter.id == H5Z_FILTER_NBIT) {
+      add_guard(creation, 1, any, bytes);  // it reads as much as its parameters say
+    } else if (filter.id == H5Z_FILTER_SCALEOFFSET) {
+      add_guard(creation, 1, any, std::min(any, bytes + 64));  // so does it, behind a header of 21 bytes
+    }
+  }
   need_ok(H5Pset_fill_value(creation, element_, nullptr), "no fill value");
   need_ok(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), "to leave chunks unfilled");
   need_ok(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_INCR), "to allocate chunks late");
@@ -30,15 +137,23 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
   need_ok(H5Pset_chunk(creation, static_cast<int>(dims.size()), dims.data()), "the chunk's size");
   const Id access = need_id(H5Pcreate(H5P_DATASET_ACCESS), "a dataset access list");
   need_ok(H5Pset_chunk_cache(access, 0, 0, 0), "no chunk cache");  // a write reaches the filters at once
-  const Id space = need_id(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "the chunk's space");
+  const auto rank = static_cast<int>(dims.size());
+  chunk_space_ = need_id(H5Screate_simple(rank, dims.data(), nullptr), "the chunk's space");
+  auto both = dims;
+  both[0] *= 2;
+  second_[0] = dims[0];
+  first_chunk_ = need_id(H5Screate_simple(rank, both.data(), nullptr), "the space of two chunks");
+  need_ok(H5Sselect_hyperslab(first_chunk_, H5S_SELECT_SET, first_.data(), nullptr, dims.data(), nullptr),
+          "to select the first of them");
   static Shadow* const memory = take_shadow();
   const auto at = self(H5I_GROUP);
   twin_ = H5VLdataset_create(memory->native(H5I_GROUP), &at, H5VL_NATIVE, nullptr, H5P_LINK_CREATE_DEFAULT, element_,
-                             space, creation, access, H5P_DATASET_XFER_DEFAULT, nullptr);
+                             first_chunk_, creation, access, H5P_DATASET_XFER_DEFAULT, nullptr);
   if (!twin_) {
     fail(Why::unsupported,
          "HDF5 cannot apply the dataset's filters: one is missing, or does not take this type or chunk");
   }
+  put(second_, std::vector<std::byte>(1), 0);  // decode() asks for it
 }
 
 Pipeline::~Pipeline() {
@@ -47,29 +162,38 @@ Pipeline::~Pipeline() {
   }
 }
 
-Id Pipeline::properties() const {
+std::vector<Filter> Pipeline::filters() const {
   H5VL_dataset_get_args_t args{};
   args.op_type = H5VL_DATASET_GET_DCPL;
   need_ok(H5VLdataset_get(twin_, H5VL_NATIVE, &args, H5P_DATASET_XFER_DEFAULT, nullptr), "a dataset's properties");
-  return Id(args.args.get_dcpl.dcpl_id);
+  const auto all = filters_of(Id(args.args.get_dcpl.dcpl_id));
+  std::vector<Filter> out;
+  for (const int at : twin_at_) {
+    if (at == missing) {
+      fail(Why::unsupported, "HDF5 cannot apply the dataset's filters: one is missing");
+    }
+    out.push_back(all.at(static_cast<std::size_t>(at)));
+  }
+  return out;
 }
 
 std::vector<std::byte> Pipeline::encode(Bytes raw, std::uint32_t& filter_mask) {
   void* datasets[] = {twin_};
-  hid_t types[] = {element_}, spaces[] = {H5S_ALL};
+  hid_t types[] = {element_}, spaces[] = {chunk_space_}, places[] = {first_chunk_};
   const void* from[] = {raw.data()};
-  if (H5VLdataset_write(1, datasets, H5VL_NATIVE, types, spaces, spaces, H5P_DATASET_XFER_DEFAULT, from, nullptr) < 0) {
+  if (H5VLdataset_write(1, datasets, H5VL_NATIVE, types, spaces, places, H5P_DATASET_XFER_DEFAULT, from, nullptr) < 0) {
     fail(Why::io, "a filter failed to encode a chunk");
   }
-  const std::vector<hsize_t> origin(origin_.begin(), origin_.end());
   hsize_t bytes = 0;
   H5VL_native_dataset_optional_args_t args{};
-  args.get_chunk_storage_size = {origin.data(), &bytes};
+  args.get_chunk_storage_size = {first_.data(), &bytes};
   chunk_operation(twin_, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, args, H5P_DATASET_XFER_DEFAULT,
                   "the size of a filtered chunk is not known");
   std::vector<std::byte> out(bytes);
+  held_bytes_ = bytes;
+  held_mask_.reset();
   args = {};
-  args.chunk_read.offset = origin.data();
+  args.chunk_read.offset = first_.data();
   args.chunk_read.buf = out.data();
 #if H5_VERSION_GE(2, 0, 0)
   std::size_t room = out.size();
@@ -77,23 +201,53 @@ std::vector<std::byte> Pipeline::encode(Bytes raw, std::uint32_t& filter_mask) {
 #endif
   chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_READ, args, H5P_DATASET_XFER_DEFAULT,
                   "a filtered chunk cannot be read back");
-  filter_mask = args.chunk_read.filters;
+  filter_mask = 0;
+  for (std::size_t k = 0; k < twin_at_.size(); ++k) {
+    const bool left_out = twin_at_[k] == missing || (args.chunk_read.filters >> twin_at_[k] & 1);
+    filter_mask |= std::uint32_t{left_out} << k;
+  }
   return out;
 }
 
-void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes raw, hid_t transfer) {
-  const std::vector<hsize_t> origin(origin_.begin(), origin_.end());
+void Pipeline::put(const std::vector<hsize_t>& at, Bytes filtered, std::uint32_t twin_mask) {
   H5VL_native_dataset_optional_args_t args{};
-  args.chunk_write.offset = origin.data();
-  args.chunk_write.filters = filter_mask;
+  args.chunk_write.offset = at.data();
+  args.chunk_write.filters = twin_mask;
   args.chunk_write.size = static_cast<decltype(args.chunk_write.size)>(filtered.size());
   args.chunk_write.buf = filtered.data();
   chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_WRITE, args, H5P_DATASET_XFER_DEFAULT,
                   "a filtered chunk cannot be taken up");
+}
+
+void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes raw, hid_t transfer) {
+  std::uint32_t twin_mask = 0;
+  for (std::size_t k = 0; k < twin_at_.size(); ++k) {
+    const bool left_out = filter_mask >> k & 1;
+    if (twin_at_[k] == missing && !left_out) {
+      fail(Why::unsupported,
+           "a filter that made a chunk is missing; hint: HDF5_PLUGIN_PATH names folders with filters");
+    }
+    if (twin_at_[k] != missing) {
+      twin_mask |= std::uint32_t{left_out} << twin_at_[k];
+    }
+  }
+  // The mask goes into HDF5's index of chunks only with a chunk of another length than the one before.
+  if (filtered.size() == held_bytes_ && held_mask_ != twin_mask) {
+    put(first_, std::vector<std::byte>(filtered.size() + 1), 0);
+  }
+  put(first_, filtered, twin_mask);
+  held_bytes_ = filtered.size();
+  held_mask_ = twin_mask;
+  // And HDF5 keeps what it knew of this chunk before, until it is asked for another.
+  hsize_t ignored = 0;
+  H5VL_native_dataset_optional_args_t args{};
+  args.get_chunk_storage_size = {second_.data(), &ignored};
+  chunk_operation(twin_, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, args, H5P_DATASET_XFER_DEFAULT,
+                  "the size of another chunk is not known");
   void* datasets[] = {twin_};
-  hid_t types[] = {element_}, spaces[] = {H5S_ALL};
+  hid_t types[] = {element_}, spaces[] = {chunk_space_}, places[] = {first_chunk_};
   void* into[] = {raw.data()};
-  if (H5VLdataset_read(1, datasets, H5VL_NATIVE, types, spaces, spaces, transfer, into, nullptr) < 0) {
+  if (H5VLdataset_read(1, datasets, H5VL_NATIVE, types, spaces, places, transfer, into, nullptr) < 0) {
     fail(Why::io, "a filter failed to decode a chunk: its data is damaged, or a filter is missing");
   }
 }

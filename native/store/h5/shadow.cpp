@@ -89,20 +89,23 @@ void* Shadow::native(H5I_type_t type) {
   }
 }
 
-std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::uint64_t>& extent) {
-  const hid_t transfer = H5P_DATASET_XFER_DEFAULT;
-  if (const auto at = twins_.find(object); at != twins_.end()) {
-    auto& twin = at->second;
-    if (twin.extent != extent) {
-      const std::vector<hsize_t> dims(extent.begin(), extent.end());
-      H5VL_dataset_specific_args_t args{};
-      args.op_type = H5VL_DATASET_SET_EXTENT;
-      args.args.set_extent.size = dims.data();
-      need_ok(H5VLdataset_specific(twin.dataset, H5VL_NATIVE, &args, transfer, nullptr), "another extent");
-      twin.extent = extent;
-    }
-    return twin.address;
+void Shadow::resize(Twin& twin, const std::vector<std::uint64_t>& extent) {
+  if (twin.extent == extent) {
+    return;
   }
+  if (twin.extent.size() != extent.size()) {
+    fail(Why::io, "a dataset has another number of axes than before; hint: close the file, and open it again");
+  }
+  const std::vector<hsize_t> dims(extent.begin(), extent.end());
+  H5VL_dataset_specific_args_t args{};
+  args.op_type = H5VL_DATASET_SET_EXTENT;
+  args.args.set_extent.size = dims.data();
+  need_ok(H5VLdataset_specific(twin.dataset, H5VL_NATIVE, &args, H5P_DATASET_XFER_DEFAULT, nullptr), "another extent");
+  twin.extent = extent;
+}
+
+Shadow::Twin Shadow::make_twin(const std::vector<std::uint64_t>& extent) {
+  const hid_t transfer = H5P_DATASET_XFER_DEFAULT;
   const std::vector<hsize_t> dims(extent.begin(), extent.end()), most(extent.size(), H5S_UNLIMITED),
       chunk(extent.size(), 1);
   const Id space = need_id(
@@ -113,7 +116,7 @@ std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::u
     need_ok(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "a chunk");
   }
   const auto at = self(H5I_GROUP);
-  const auto name = "twin " + std::to_string(object);  // linked, or it would go with its handle
+  const auto name = "twin " + std::to_string(++twins_made_);  // linked, or it would go with its handle
   Twin twin{
       need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, name.c_str(), H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR,
                                      space, creation, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr),
@@ -129,8 +132,22 @@ std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::u
   for (std::size_t k = 0; k < sizeof twin.address; ++k) {
     twin.address |= std::uint64_t{info.token.__data[k]} << (8 * k);
   }
-  objects_[twin.address] = object;
-  return twins_.emplace(object, std::move(twin)).first->second.address;
+  return twin;
+}
+
+std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::uint64_t>& extent) {
+  auto at = twins_.find(object);
+  if (at == twins_.end()) {
+    if (auto& spare = spare_[extent.size()]; spare.empty()) {
+      at = twins_.emplace(object, make_twin(extent)).first;
+    } else {
+      at = twins_.emplace(object, std::move(spare.back())).first;
+      spare.pop_back();
+    }
+    objects_[at->second.address] = object;
+  }
+  resize(at->second, extent);
+  return at->second.address;
 }
 
 std::uint64_t Shadow::object_behind(std::uint64_t address) const {
@@ -139,16 +156,8 @@ std::uint64_t Shadow::object_behind(std::uint64_t address) const {
 }
 
 void Shadow::forget() {
-  const auto at = self(H5I_GROUP);
-  for (const auto& [object, twin] : twins_) {
-    H5VLdataset_close(twin.dataset, H5VL_NATIVE, H5P_DATASET_XFER_DEFAULT, nullptr);
-    const auto name = "twin " + std::to_string(object);
-    H5VL_loc_params_t link = at;
-    link.type = H5VL_OBJECT_BY_NAME;
-    link.loc_data.loc_by_name = {name.c_str(), H5P_LINK_ACCESS_DEFAULT};
-    H5VL_link_specific_args_t args{};
-    args.op_type = H5VL_LINK_DELETE;
-    H5VLlink_specific(root_, &link, H5VL_NATIVE, &args, H5P_DATASET_XFER_DEFAULT, nullptr);
+  for (auto& [object, twin] : twins_) {
+    spare_[twin.extent.size()].push_back(std::move(twin));
   }
   twins_.clear();
   objects_.clear();

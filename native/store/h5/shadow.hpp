@@ -7,12 +7,13 @@
 /// from them what those calls need (how tokens become addresses, a heap for region references) and gets all else from
 /// the connector.
 ///
-/// Shadows are not closed but used again: closing one makes HDF5 look at every identifier, even the one whose close
-/// is just under way. Under HDF5's own lock, as everything here.
+/// Shadows and the datasets in them are not closed or removed but used again: either makes HDF5 look at every
+/// identifier, even the one whose close is just under way. Under HDF5's own lock, as everything here.
 
 #include <H5Ipublic.h>
 #include <H5VLconnector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -43,9 +44,14 @@ class Shadow {
     std::uint64_t address;
     std::vector<std::uint64_t> extent;
   };
+  Twin make_twin(const std::vector<std::uint64_t>& extent);
+  static void resize(Twin& twin, const std::vector<std::uint64_t>& extent);
+
   void *file_ = nullptr, *root_ = nullptr, *dataset_ = nullptr, *type_ = nullptr, *attribute_ = nullptr;
   std::map<std::uint64_t, Twin> twins_;             // by object
   std::map<std::uint64_t, std::uint64_t> objects_;  // by address
+  std::map<std::size_t, std::vector<Twin>> spare_;  // of files closed since, by number of axes
+  std::uint64_t twins_made_ = 0;
 };
 
 Shadow* take_shadow();

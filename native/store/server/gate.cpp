@@ -12,13 +12,14 @@ namespace sonde::store {
 namespace {
 
 constexpr std::int64_t undisturbed_ns = 50'000'000;  // a handshake takes two round trips
-constexpr std::size_t unproven_least = 16, unproven_most = 1024, unproven_share = 8;
+constexpr std::size_t unproven_least = 16, unproven_most = 1024, unproven_share = 8, memory_share = 4;
 
 }  // namespace
 
-Gate::Gate(std::size_t connections)
+Gate::Gate(std::size_t connections, std::size_t memory)
     : connections_(connections),
-      unproven_max_(std::clamp(connections / unproven_share, unproven_least, unproven_most)) {}
+      unproven_max_(std::clamp(std::min(connections / unproven_share, memory / memory_share / place_bytes),
+                               unproven_least, unproven_most)) {}
 
 void Gate::erase(Places::const_iterator place) {
   if (const auto count = by_address_.find(place->second.address); --count->second == 0) by_address_.erase(count);

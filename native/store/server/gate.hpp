@@ -16,7 +16,11 @@ namespace sonde::store {
 
 class Gate {
  public:
-  explicit Gate(std::size_t connections);
+  /// What a connection may have the server hold before it has proved itself, at most: that of TLS.
+  static constexpr std::size_t place_bytes = 128u << 10;
+
+  /// connections: that may have proved who they are. memory: of all clients; the pool may take a quarter of it.
+  Gate(std::size_t connections, std::size_t memory);
 
   /// A place in the pool for a connected socket. Where the pool is full, the address that has most places gives up its
   /// oldest: that one's socket is sent `last_words` and shut down, so that its session ends by itself. `room`: whether

@@ -299,6 +299,7 @@ void Reactor::turn() {
       continue;
     }
     if (sessions_.contains(s)) ready(*s);
+    dropped_.clear();  // or a turn holds the memory of all that it ended
   }
   std::vector<Posted> tasks;
   {

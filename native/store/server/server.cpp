@@ -65,8 +65,8 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
   std::unique_ptr<Server> server(new Server);
   server->config_ = std::move(config);
   const ServerConfig& c = server->config_;
-  server->gate_ = std::make_unique<Gate>(c.connections);
   server->budget_ = std::make_unique<Budget>(c.client_memory ? c.client_memory : usual_client_memory());
+  server->gate_ = std::make_unique<Gate>(c.connections, server->budget_->max());
   server->credentials_ = std::make_unique<Credentials>(server->gate_->unproven_max());
   if (c.backends.empty())
     return Error{"store.no_backend", "the server has no backend, so it would have no role",

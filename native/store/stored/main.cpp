@@ -48,6 +48,8 @@ options
   --known-as HOST:PORT    the address that clients reach, where something forwards to this server; may be repeated
   --user UID              munge: let this user in too; may be repeated
   --transports NAME,…     that clients may ask for (all on loopback; tcp alone where others reach the address)
+  --allow-provider NAME   let clients name this provider of libfabric, although any process that reaches its port can
+                          end the server: sockets, udp;ofi_rxd; may be repeated
   --threads N             threads that serve connections (1)
   --connections N         limit on connections that have proved who they are (4096)
   --client-memory SIZE    held for all clients together, at most (a quarter of this machine's memory)
@@ -166,6 +168,12 @@ int main(int argc, char** argv) {
         config.transports.emplace_back(value.substr(at, comma - at));
         at = comma + 1;
       }
+    } else if (name == "--allow-provider") {
+      if (!need()) return missing();
+      if (value.empty() || value.find(' ') != std::string_view::npos)
+        return fail(bad_usage("--allow-provider '" + std::string(value) + "' is not the name of a provider"));
+      std::string& allowed = config.link.more["ofi.allow"];
+      allowed += (allowed.empty() ? "" : " ") + std::string(value);
     } else if (name == "--token-file") {
       if (!need()) return missing();
       config.token_file = value;

@@ -36,8 +36,9 @@ constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has wo
 constexpr std::size_t turn_bytes = 1u << 20;
 constexpr std::int64_t turn_ns = 500'000;
 constexpr std::size_t record_bytes = 16u << 10;  // of TLS, at most: RFC 8446, section 5.1
-/// Received for one call of receive(), and held for a peer that makes TLS answer and reads nothing.
-constexpr std::size_t cipher_turn_bytes = 256u << 10, cipher_left_max = 4u << 20;
+/// Received for one call of receive(), and at once: before the handshake is over the peer has proved nothing.
+constexpr std::size_t cipher_turn_bytes = 256u << 10, cipher_bytes_max = 32u << 10, shaking_bytes_max = 4u << 10;
+constexpr int idle_max = 4;  // reads of TLS that take nothing, before more has to come
 const Error no_memory{"store.unavailable", "there is no memory for what came", "connect again later"};
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
@@ -448,6 +449,14 @@ ssize_t TcpLink::receive(iovec* places, std::size_t count, int flags) {
 
 ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
   std::size_t got = 0, filled = 0, cipher_bytes = 0;  // of all; of the first place; of what came for it
+  std::size_t unread_before = 0;
+  int idle = 0;  // reads in a row that took nothing of what is there: one, where an answer had to be written first
+  std::int64_t begin = now_ns();
+  const auto later = [&]() -> ssize_t {
+    more_ = true;
+    errno = EAGAIN;
+    return got ? static_cast<ssize_t>(got) : -1;
+  };
   more_ = false;
   while (count) {
     const std::size_t left = places->iov_len - filled;
@@ -465,27 +474,26 @@ ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
     if (!shaken_) push_secured();
     else send_cipher();
     if (!open()) return got ? static_cast<ssize_t>(got) : -1;
-    if (cipher_left() > cipher_left_max) {
-      fail({"store.bad_frame", "the peer has TLS answer over and over, and takes no answer", ""});
-      return -1;
-    }
     if (*n < 0) return static_cast<ssize_t>(got);
-    if (*n > 0) {
-      got += static_cast<std::size_t>(*n);
-      filled += static_cast<std::size_t>(*n);
+    got += static_cast<std::size_t>(*n);
+    filled += static_cast<std::size_t>(*n);
+    // Records with little data or none, such as new keys, cost most for their bytes.
+    const std::size_t unread = tls_->unread();
+    idle = *n > 0 || unread < unread_before ? 0 : idle + 1;
+    unread_before = unread;
+    if (*n > 0 || (unread && idle <= idle_max)) {
+      if (now_ns() - begin > turn_ns) return later();
       continue;
     }
-    if (cipher_bytes >= cipher_turn_bytes) {  // of which nothing may have come that this link is asked for
-      more_ = true;
-      errno = EAGAIN;
-      return got ? static_cast<ssize_t>(got) : -1;
-    }
-    std::byte cipher[32u << 10];
-    const ssize_t came = ::recv(fd_, cipher, sizeof cipher, got ? flags | MSG_DONTWAIT : flags);
+    if (cipher_bytes >= cipher_turn_bytes) return later();  // of which nothing may have come for the places
+    std::byte cipher[cipher_bytes_max];
+    const ssize_t came =
+        ::recv(fd_, cipher, shaken_ ? cipher_bytes_max : shaking_bytes_max, got ? flags | MSG_DONTWAIT : flags);
     if (came <= 0) {
       if (got) return static_cast<ssize_t>(got);  // the end, or the error, is found again
       return came;
     }
+    if (!(flags & MSG_DONTWAIT)) begin = now_ns();  // it may have slept
     cipher_bytes += static_cast<std::size_t>(came);
     const Bytes fresh(cipher, static_cast<std::size_t>(came));
     if (std::exchange(asked_, false) && hear_goodbye(fresh)) return -1;
@@ -653,7 +661,9 @@ int TcpLink::progress() {
     // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
     if (frames && !eof_) return frames;
     const std::uint64_t first = bytes_in_;
+    const std::int64_t begin = tls_ ? now_ns() : 0;
     while (open() && receiving_ && !unparsed_ && !eof_ && bytes_in_ - first < turn_bytes) {
+      if (begin && now_ns() - begin > turn_ns) break;
       const std::uint64_t before = bytes_in_;
       if (!placing_ && begin_ == end_) begin_ = end_ = 0;
       const std::size_t asked = placing_ ? place_left_ : room();
@@ -755,6 +765,9 @@ Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
 }
 
 void TcpControl::ring() {
+  // A peer that reads nothing has something to read already: bells that it does not hear must not pile up here.
+  link_.flush();
+  if (link_.backlog()) return;
   link_.send(plain_frame(wire::Kind::ping, {}));
   link_.flush();
 }

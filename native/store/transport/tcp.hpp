@@ -79,7 +79,7 @@ class TcpLink final : public Link {
   /// A frame has come in part.
   bool partial() const { return placing_ || end_ != begin_; }
   /// Memory for what is received, and of TLS.
-  std::size_t room_in() const { return capacity_ + (!tls_ ? 0 : shaken_ ? tls_bytes : tls_shaking_bytes); }
+  std::size_t room_in() const { return capacity_ + (tls_ ? tls_->held() : 0); }
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }
   std::string peer_host() const;
@@ -128,8 +128,6 @@ class TcpLink final : public Link {
   int recv_timeout_ms_ = -1;
   Spin spin_;
 
-  /// About what OpenSSL holds for a connection, and while a handshake may claim a message of 128 KiB.
-  static constexpr std::size_t tls_bytes = 48u << 10, tls_shaking_bytes = 256u << 10;
   std::unique_ptr<Tls> tls_;
   bool shaken_ = false;  ///< the handshake is over
   bool more_ = false;    ///< receive() may find more without the network

@@ -37,6 +37,9 @@ SSL_SESSION* session_of(SSL* ssl, std::size_t key_bytes) {
 
 constexpr std::size_t key_bytes = 32;
 constexpr std::size_t kept_bytes = 128u << 10;
+/// About what OpenSSL 3 allocates for an SSL, without the BIOs: while it has buffers for a handshake and for a record
+/// each way; and after that, with its buffers for records let go of (SSL_MODE_RELEASE_BUFFERS).
+constexpr std::size_t shaking_bytes = 80u << 10, open_bytes = 24u << 10;
 
 int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** id, std::size_t* id_bytes, SSL_SESSION** session) {
   *id = reinterpret_cast<const unsigned char*>(identity);
@@ -55,6 +58,17 @@ int find_key(SSL* ssl, const unsigned char* id, std::size_t id_bytes, SSL_SESSIO
   return *session ? 1 : 0;
 }
 
+/// OpenSSL's message callback: counts the records that come. at: where.
+void count_record(int sent, int, int type, const void*, std::size_t, SSL*, void* at) {
+  if (!sent && type == SSL3_RT_HEADER) ++*static_cast<std::uint64_t*>(at);
+}
+
+std::size_t allocated(BIO* bio) {
+  BUF_MEM* memory = nullptr;
+  BIO_get_mem_ptr(bio, &memory);
+  return memory ? memory->max : 0;
+}
+
 /// One for each side and all connections, for good. nullptr: no memory, or no TLS 1.3.
 SSL_CTX* new_context(bool client) {
   SSL_CTX* context = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method());
@@ -67,7 +81,10 @@ SSL_CTX* new_context(bool client) {
   // connections.
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);
+  // Without SSL_MODE_AUTO_RETRY it comes back after each record that holds no data, so that nobody is held up by many.
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
+  SSL_CTX_set_msg_callback(context, count_record);
   if (client) SSL_CTX_set_psk_use_session_callback(context, use_key);
   else SSL_CTX_set_psk_find_session_callback(context, find_key);
   // A server may answer an offered key with a certificate instead: nobody is trusted to vouch for one.
@@ -112,6 +129,7 @@ Result<std::unique_ptr<Tls>> Tls::make(Side side, const std::string& secret) {
   }
   SSL_set_bio(tls->ssl_, tls->in_, tls->out_);  // which are the SSL's from here on
   SSL_set_app_data(tls->ssl_, tls->key_);
+  SSL_set_msg_callback_arg(tls->ssl_, &tls->records_);
   if (client) SSL_set_connect_state(tls->ssl_);
   else SSL_set_accept_state(tls->ssl_);
   return tls;
@@ -122,7 +140,39 @@ Tls::~Tls() {
   OPENSSL_cleanse(key_, sizeof key_);
 }
 
+bool Tls::Claims::sound(Bytes cipher) {
+  for (const std::byte b : cipher) {
+    const auto value = std::to_integer<std::uint8_t>(b);
+    if (record_left_ == 0) {  // a record's type, version and length: RFC 8446, section 5.1
+      record_head_ = record_head_ << 8 | value;
+      if (++record_head_bytes_ < 5) continue;
+      record_head_bytes_ = 0;
+      handshake_ = (record_head_ >> 32 & 0xff) == SSL3_RT_HANDSHAKE;
+      record_left_ = record_head_ & 0xffff;
+      continue;
+    }
+    --record_left_;
+    if (!handshake_) continue;
+    if (message_left_) {
+      --message_left_;
+      continue;
+    }
+    message_head_ = message_head_ << 8 | value;  // a message's type and length: section 4
+    if (++message_head_bytes_ < 4) continue;
+    message_head_bytes_ = 0;
+    message_left_ = message_head_ & 0xffffff;
+    if (message_left_ > handshake_message_max) return false;
+  }
+  return true;
+}
+
+bool Tls::over() const { return SSL_is_init_finished(ssl_); }
+
 bool Tls::put(Bytes cipher) {
+  if (!over()) {
+    claims_sound_ = claims_sound_ && claims_.sound(cipher);
+    if (!claims_sound_) return true;  // shake() says so
+  }
   while (!cipher.empty()) {
     const int n = BIO_write(in_, cipher.data(), static_cast<int>(std::min<std::size_t>(cipher.size(), INT_MAX)));
     if (n <= 0) return false;
@@ -135,7 +185,7 @@ Error Tls::why(int result) const {
   const int kind = SSL_get_error(ssl_, result);
   const unsigned long number = ERR_peek_error();
   const int reason = ERR_GET_REASON(number);
-  const bool shaking = !SSL_is_init_finished(ssl_);
+  const bool shaking = !over();
   char text[256] = "the stream ended";
   if (kind == SSL_ERROR_SSL && number) ERR_error_string_n(number, text, sizeof text);
   ERR_clear_error();
@@ -152,32 +202,56 @@ Error Tls::why(int result) const {
           "somebody or something between client and server changes what passes"};
 }
 
+/// By the key, and by nothing else that TLS may end a handshake with.
+Result<bool> Tls::finished() const {
+  if (SSL_session_reused(ssl_)) return true;
+  return Error{"store.denied", "the other side did not prove by TLS that it knows the secret",
+               "it is not the one that was meant: check the address, and the key or token file"};
+}
+
 Result<bool> Tls::shake() {
+  if (!claims_sound_)
+    return Error{"store.denied",
+                 "a message of the other side's handshake of TLS claims more than " +
+                     std::to_string(handshake_message_max) + " B",
+                 "the other side is not Sonde: check the address"};
+  if (over()) return finished();
   ERR_clear_error();
-  const int result = SSL_is_init_finished(ssl_) ? 1 : SSL_do_handshake(ssl_);
-  // By the key, and by nothing else that TLS may end a handshake with.
-  if (result == 1 && !SSL_session_reused(ssl_))
-    return Error{"store.denied", "the other side did not prove by TLS that it knows the secret",
-                 "it is not the one that was meant: check the address, and the key or token file"};
-  if (result == 1) return true;
+  const int result = SSL_do_handshake(ssl_);
+  filled_ = records_;  // those of the handshake are no idle ones
+  if (result == 1) return finished();
   const int kind = SSL_get_error(ssl_, result);
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return false;
   return why(result);
 }
 
 Result<std::ptrdiff_t> Tls::read(std::byte* to, std::size_t most) {
-  const auto over = shake();
-  if (!over) return over.error();
-  if (!*over || most == 0) return std::ptrdiff_t{0};
+  const auto shaken = shake();
+  if (!shaken) return shaken.error();
+  if (!*shaken || most == 0) return std::ptrdiff_t{0};
   ERR_clear_error();
+  const bool next = SSL_pending(ssl_) == 0;  // of what is read now the first byte is another record's
   std::size_t n = 0;
   const int result = SSL_read_ex(ssl_, to, most, &n);
+  if (result == 1) {
+    filled_ += next;
+    plain_bytes_ += n;
+  }
+  // One may be on its way.
+  if (const std::uint64_t idle = records_ - filled_; idle > idle_records_max + 1 + plain_bytes_ / bytes_for_idle_record)
+    return Error{"store.bad_frame",
+                 "the other side sends records of TLS without data over and over: " + std::to_string(idle - 1) +
+                     " beside " + std::to_string(plain_bytes_) + " B of data; " + std::to_string(idle_records_max) +
+                     " are allowed, and one more for each MiB",
+                 "the other side is not Sonde, or changes its keys too often"};
   if (result == 1) return static_cast<std::ptrdiff_t>(n);
   const int kind = SSL_get_error(ssl_, result);
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return std::ptrdiff_t{0};
   if (kind == SSL_ERROR_ZERO_RETURN) return std::ptrdiff_t{-1};
   return why(result);
 }
+
+std::size_t Tls::unread() const { return BIO_ctrl_pending(in_); }
 
 Result<void> Tls::write(Bytes plain) {
   while (!plain.empty()) {
@@ -204,13 +278,15 @@ void Tls::took(std::size_t bytes) {
     bytes -= static_cast<std::size_t>(n);
   }
   // A BIO keeps the memory of the most that it ever held.
-  BUF_MEM* held = nullptr;
-  BIO_get_mem_ptr(out_, &held);
-  if (!held || held->max <= kept_bytes || !cipher().empty() || !SSL_is_init_finished(ssl_)) return;
+  if (allocated(out_) <= kept_bytes || !cipher().empty() || !over()) return;
   if (BIO* fresh = BIO_new(BIO_s_mem())) {
     SSL_set0_wbio(ssl_, fresh);  // frees the other
     out_ = fresh;
   }
+}
+
+std::size_t Tls::held() const {
+  return (over() ? open_bytes : shaking_bytes) + allocated(in_) + allocated(out_) - cipher().size();
 }
 
 }  // namespace sonde::store

@@ -29,6 +29,7 @@ def group() -> None:
 # ---- the server
 
 
+LISTED_MAX = 1_000_000  # `ls` holds them all; a server may list names for ever
 WHO_GETS_IN = {
     "user": "you and root get in, nobody else",
     "token": "clients must have the token",
@@ -96,6 +97,13 @@ WHO_GETS_IN = {
     help="What clients may ask for.  [default: all on loopback; tcp where others reach it]",
 )
 @click.option(
+    "--allow-provider",
+    "allowed_providers",
+    multiple=True,
+    metavar="NAME",
+    help="Let clients name a provider of libfabric that any process can crash (sockets, udp;ofi_rxd); may be repeated.",
+)
+@click.option(
     "--threads",
     type=Whole(1),
     default="1",
@@ -159,6 +167,7 @@ def serve(
     users: tuple[str, ...],
     threads: int,
     transports: str | None,
+    allowed_providers: tuple[str, ...],
     connections: int,
     known_as: tuple[str, ...],
     client_memory: str | None,
@@ -199,6 +208,7 @@ def serve(
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
         )
     words += [word for address in known_as for word in ("--known-as", address)]
+    words += [word for name in allowed_providers for word in ("--allow-provider", name)]
     words += ["--client-memory", client_memory] if client_memory is not None else []
     words += ["--transports", transports] if transports is not None else []
     words += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
@@ -435,7 +445,7 @@ def _poured(where: Where, what: Address) -> Iterator[bytes]:
 @common()
 @click.argument("address", metavar="ADDRESS")
 @click.option("-l", "--long", "long_", is_flag=True, help="With sizes; of objects and items also times.")
-@click.option("--limit", type=Whole(1), metavar="N", help="At most so many.")
+@click.option("--limit", type=Whole(1), metavar="N", help=f"At most so many.  [default: {LISTED_MAX}]")
 @store_options()
 def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome:
     """List the names that begin with an address, in byte order.
@@ -453,9 +463,10 @@ def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome
     prefix, where = parse(address, whole_space=True), where_of(given)
     found: list[dict[str, Any]] = []
     cut = False
+    most = limit or LISTED_MAX
     with where.open(ROLE_OF[prefix.kind]) as client:
         for entry in transfer.names(client, prefix, long_):
-            if limit is not None and len(found) == limit:
+            if len(found) == most:
                 cut = True
                 break
             found.append(entry)
@@ -465,7 +476,7 @@ def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome
     outcome.warnings += [_unfinished(entry["address"]) for entry in found if not entry.get("complete", True)]
     if cut:
         outcome.warnings.append(
-            Warning("store.cut", f"there are more than {limit}", "raise --limit, or give a longer prefix")
+            Warning("store.cut", f"there are more than {most}", "raise --limit, or give a longer prefix")
         )
     elif not found:
         outcome.warnings.append(Warning("store.nothing", f"there is nothing whose name begins with {prefix}"))

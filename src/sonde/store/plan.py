@@ -141,6 +141,12 @@ class Variant:
         return ",".join(filter(None, (f"{self.name}={self.transport}", self.options, clients, without)))
 
     @property
+    def provider(self) -> str:
+        """Of libfabric, where it names one; else empty."""
+        words = (word.partition("=") for word in self.options.split(","))
+        return next((value for name, _, value in words if name == "provider"), "")
+
+    @property
     def only(self) -> tuple[str, ...]:
         """The clients that are measured on it; () for all.
 

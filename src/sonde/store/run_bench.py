@@ -168,7 +168,8 @@ class Servers:
     """Servers on loopback that live as long as a run. died: called once, from another thread, when one ends by itself.
 
     backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it. silent: addresses of those
-    that do not answer any more; nobody waits for them to end.
+    that do not answer any more; nobody waits for them to end. providers: of libfabric that variants name; the servers
+    let them have each.
     """
 
     count: int
@@ -176,6 +177,7 @@ class Servers:
     died: Callable[[SondeError], None]
     addresses: list[str] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
+    providers: Sequence[str] = ()
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _folders: list[Path] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -224,6 +226,7 @@ class Servers:
             for text in self.backends.values():
                 if "path={}/" in text:
                     (folder / text.rpartition("/")[2]).mkdir(mode=0o700)
+        words += [word for name in self.providers for word in ("--allow-provider", name)]
         for role, text in self.backends.items():
             words += ["--backend", f"{role}={text.format(folder) if '{}' in text else text}"]
         # A session of its own: Ctrl-C reaches Sonde alone, which ends the probe first. When Sonde dies, however, its
@@ -504,7 +507,8 @@ def measure(request: Request, progress: Progress) -> Measured:
     plan = request.plan
     stored = [variant.name for variant in plan.variants if variant.style != "raw"]
     listener = Listener(progress, request.servers, stored)
-    own = Servers(plan.servers, plan.backends, listener.lost, list(request.servers))
+    named = list(dict.fromkeys(variant.provider for variant in plan.variants if variant.provider))
+    own = Servers(plan.servers, plan.backends, listener.lost, list(request.servers), providers=named)
 
     @contextmanager
     def beside(run_dir: Path) -> Iterator[None]:

@@ -66,6 +66,8 @@ class Stranger {
   }
   /// Over TCP, from the address `from` of this host.
   Stranger(Server& server, const char* from);
+  /// Over a socket that was accepted: as a server. Takes it.
+  explicit Stranger(int fd) : fd_(fd) {}
   Stranger(Stranger&& other) noexcept : fd_(std::exchange(other.fd_, -1)), in_(std::move(other.in_)) {}
   Stranger& operator=(Stranger&&) = delete;
   ~Stranger() {

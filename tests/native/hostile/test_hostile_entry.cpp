@@ -265,3 +265,39 @@ TEST_CASE("strangers cannot hide the last error of a server, and no word of thei
   CHECK(server.metrics().last_refused() == "127.0.0.2: store.bad_frame");
   CHECK(server.status().find("all is well") == std::string::npos);
 }
+
+TEST_CASE("a server that asks who a client is and sends it away in one breath has it hear the second too") {
+  const auto challenge = plain_frame(
+      wire::Kind::challenge,
+      bytes_of(
+          wire::encode_text({{"auth", "none"}, {"nonce", auth::nonce()}, {"protocol", std::string(auth::protocol)}})));
+  const auto welcome = plain_frame(wire::Kind::welcome, bytes_of("roles=kv\n"));
+  const auto goodbye = plain_frame(
+      wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", "the house is full"}})));
+  for (const bool welcomed : {false, true}) {
+    CAPTURE(welcomed);
+    std::uint16_t port = 0;
+    const auto listener = tcp_listen({"127.0.0.1", 0}, port);
+    REQUIRE(listener);
+    std::thread server([&] {
+      pollfd ready{*listener, POLLIN, 0};
+      (void)::poll(&ready, 1, 10'000);
+      const int peer = ::accept(*listener, nullptr, nullptr);
+      Stream said(challenge.head.begin(), challenge.head.end());
+      if (welcomed) append(said, welcome.head);
+      append(said, goodbye.head);
+      (void)!::send(peer, said.data(), said.size(), MSG_NOSIGNAL);
+      char heard[4096];
+      while (::read(peer, heard, sizeof heard) > 0) {}
+      ::close(peer);
+    });
+    Config config;
+    config.servers = {"127.0.0.1:" + std::to_string(port)};
+    config.auth = "none";
+    const auto client = Client::open(config);
+    server.join();
+    ::close(*listener);
+    REQUIRE_FALSE(client);
+    CHECK(client.error().what.find("the house is full") != std::string::npos);
+  }
+}

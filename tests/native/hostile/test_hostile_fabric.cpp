@@ -227,6 +227,7 @@ TEST_CASE("what a stranger sends to the endpoints of a server and of its client 
     ServerConfig guarded;
     guarded.auth = "token";
     guarded.token_file = secret.path;
+    guarded.link.more["ofi.allow"] = "sockets";
     Service service(1, memory_backends(), guarded);
     service.config.auth = "token";
     service.config.token_file = secret.path;
@@ -279,4 +280,10 @@ TEST_CASE("what a stranger sends to the endpoints of a server and of its client 
     CHECK(service.servers[0]->metrics().connections_ever.load() == ever);  // over the same link all the time
     CHECK(service.servers[0]->status().find("\"foreign_messages\":") != std::string::npos);
   }
+}
+
+TEST_CASE("who reads strangers' messages as a peer's is known by name, whatever is below it") {
+  for (const char* name : {"udp", "udp;ofi_rxd", "verbs;ofi_rxd", "sockets"}) CHECK(ofi::trusts_strangers(name));
+  for (const char* name : {"shm", "net", "tcp", "tcp;ofi_rxm", "net;ofi_rxm", "verbs", "verbs;ofi_rxm"})
+    CHECK_FALSE(ofi::trusts_strangers(name));
 }

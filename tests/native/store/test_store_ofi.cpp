@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -27,6 +28,7 @@
 #include "providers.hpp"
 #include "store/conformance/pair.hpp"
 #include "store/conformance/transport.hpp"
+#include "store/module/ofi/handshake.hpp"
 #include "store/module/ofi/message.hpp"
 #include "store/module/ofi/region.hpp"
 #include "store/module/ofi/threshold.hpp"
@@ -577,6 +579,117 @@ TEST_CASE("a tag is of each field of a message, of its number in 64 bits, and of
   CHECK(ofi::tag_of(key, header, 42, content) == tag);
   key[3] = std::byte{8};
   CHECK(ofi::tag_of(key, header, 42, content) != tag);
+}
+
+TEST_CASE("a message of the peer is held against what was sent and taken") {
+  const ofi::LinkCounts counts{9, 2, (1ull << 32) + 5, 8};
+  ofi::MessageHeader sound;
+  sound.kind = static_cast<std::uint8_t>(ofi::MessageKind::stream);
+  sound.bytes = 20;
+  sound.sequence = 5;
+  sound.given = 9;
+  sound.released = 2;
+  const auto refused = [&](auto change, std::size_t bytes = 20) {
+    ofi::MessageHeader header = sound;
+    change(header);
+    const auto ok = ofi::check_header(header, bytes, counts, "p");
+    if (!ok) CHECK(ok.error().code == "store.bad_frame");
+    return !ok;
+  };
+  CHECK_FALSE(refused([](auto&) {}));
+  CHECK_FALSE(refused([](auto& h) { h.sequence = 12; }));  // before its turn, and there is a receive for it
+  CHECK_FALSE(refused([](auto& h) { h.given = 0, h.released = 0; }));
+  CHECK(refused([](auto&) {}, 19));
+  CHECK(refused([](auto& h) { h.magic = 0; }));
+  CHECK(refused([](auto& h) { h.kind = 0; }));
+  CHECK(refused([](auto& h) { h.kind = 8; }));
+  CHECK(refused([](auto& h) { h.sequence = 13; }));
+  CHECK(refused([](auto& h) { h.sequence = 4; }));
+  CHECK(refused([](auto& h) { h.given = 10; }));
+  CHECK(refused([](auto& h) { h.released = 3; }));
+  ofi::SipKey key{};
+  const std::vector<std::byte> content(20, std::byte{1});
+  sound.tag = ofi::tag_of(key, sound, (1ull << 32) + 5, content);
+  CHECK(ofi::tag_fits(key, sound, counts, content));
+  CHECK_FALSE(ofi::tag_fits(key, sound, {9, 2, 5, 8}, content));  // the number in 64 bits
+}
+
+TEST_CASE("an announcement is of as much as its frame has, in one piece of text") {
+  const auto announced = [](std::uint32_t data, const std::vector<ofi::Range>& ranges, std::size_t cut = 0) {
+    wire::Header header;
+    header.kind = wire::Kind::ping;
+    header.data_bytes = data;
+    const std::uint32_t counts[2] = {wire::header_bytes, static_cast<std::uint32_t>(ranges.size())};
+    std::vector<std::byte> content(sizeof counts + ranges.size() * sizeof(ofi::Range) + wire::header_bytes);
+    std::memcpy(content.data(), counts, sizeof counts);
+    if (!ranges.empty()) std::memcpy(content.data() + 8, ranges.data(), ranges.size() * sizeof(ofi::Range));
+    wire::encode(header, content.data() + content.size() - wire::header_bytes);
+    content.resize(content.size() - cut);
+    const auto read = ofi::read_announcement(content);
+    if (!read) CHECK(read.error().code == "store.bad_frame");
+    else CHECK((*read).header.data_bytes == data);
+    return bool(read);
+  };
+  CHECK(announced(5000, {{1, 2, 5000}}));
+  CHECK(announced(5000, {{1, 2, 1}, {~0ull, 3, 4999}}));
+  CHECK(announced(64, std::vector<ofi::Range>(64, {1, 2, 1})));
+  CHECK_FALSE(announced(65, std::vector<ofi::Range>(65, {1, 2, 1})));
+  CHECK_FALSE(announced(5000, {{1, 2, 4999}}));
+  CHECK_FALSE(announced(0, {{1, 2, ~0ull}, {1, 2, 1}}));  // whose sum is 0
+  CHECK_FALSE(announced(0, {{1, 2, 0}}));                 // there is nothing to read
+  CHECK_FALSE(announced(5000, {}));
+  CHECK_FALSE(announced(5000, {{1, 2, 5000}}, 1));
+  CHECK_FALSE(ofi::read_announcement({}));
+}
+
+TEST_CASE("what a peer says of its receives and its address is what it can be, or nothing") {
+  const auto receives = [](const char* text) { return bool(ofi::receives_in(wire::decode_text(bytes_of(text)))); };
+  CHECK(receives("buffers=4\nbytes=4096\n"));
+  CHECK(receives("buffers=4096\nbytes=67108864\n"));
+  for (const char* wrong : {"", "buffers=3\nbytes=4096\n", "buffers=4097\nbytes=4096\n", "buffers=4\nbytes=4095\n",
+                            "buffers=4\nbytes=67108865\n", "buffers=-1\nbytes=-1\n",
+                            "buffers=18446744073709551620\nbytes=4096\n", "buffers=4 \nbytes=4096\n"})
+    CHECK_FALSE(receives(wrong));
+  CHECK(ofi::from_hex("00ffA0").size() == 3);
+  for (const char* wrong : {"", "0", "000", "0g", "-1", "0x00"}) CHECK(ofi::from_hex(wrong).empty());
+}
+
+TEST_CASE("an address that is none, or too short for its kind, is refused at both ends") {
+  if (!have_ofi()) return;
+  for (const char* address : {"", "0", "02", "0a00", "0a000000"}) {
+    INFO("'", address, "'");
+    {
+      const auto [a, b] = PairControl::make_pair();
+      PairControl near(a);
+      auto far = std::make_unique<PairControl>(b);
+      Quiet sink;
+      bool made = false;
+      std::thread client(
+          [&] { made = bool((*open_transport("ofi-msg"))->connect(near, over("tcp"), sink, Deadline::in_s(60))); });
+      CHECK(far->receive(Deadline::in_s(60)));
+      CHECK(far->send(bytes_of("protocol=2\nformat=1\ntoken=0123456789abcdef\nbuffers=7\nbytes=278528\nkeys=" +
+                               std::string(64, '0') + "\naddress=" + address + '\n')));
+      (void)far->receive(Deadline::in_s(60));  // that it failed
+      far.reset();
+      client.join();
+      CHECK_FALSE(made);
+    }
+    const auto [a, b] = PairControl::make_pair();
+    auto near = std::make_unique<PairControl>(a);
+    PairControl far(b);
+    Quiet sink;
+    bool made = false;
+    std::thread server([&] {
+      const std::string first = std::string("try=") + net_or_tcp() + "\nprotocol=2\nstyle=rdm\n";
+      made = bool((*open_transport("ofi-rdm"))->accept(far, bytes_of(first), {}, sink, Deadline::in_s(60)));
+    });
+    CHECK(near->receive(Deadline::in_s(60)));
+    CHECK(near->send(bytes_of("buffers=4\nbytes=4096\naddress=" + std::string(address) + '\n')));
+    CHECK(near->send(bytes_of("failed=it was tried\n")));
+    near.reset();
+    server.join();
+    CHECK_FALSE(made);
+  }
 }
 
 TEST_CASE("a client that goes in the middle of the handshake does not hold the server") {

@@ -66,6 +66,27 @@ TEST_CASE("a link whose frames take long comes back between them, and loses none
   CHECK(std::is_sorted(sink.ids.begin(), sink.ids.end()));
 }
 
+TEST_CASE("bells for a peer that reads nothing do not pile up, and wake it when it looks") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  Slow sink;
+  TcpLink link(ends[0], {}, sink);
+  TcpControl control(link);
+  for (int k = 0; k < 100'000; ++k) control.ring();
+  CHECK(link.open());
+  CHECK(link.backlog() < 1000);
+  std::vector<std::byte> all;
+  std::byte text[65536];
+  for (ssize_t n; (n = ::recv(ends[1], text, sizeof text, MSG_DONTWAIT)) > 0;) all.insert(all.end(), text, text + n);
+  REQUIRE(all.size() >= wire::header_bytes);
+  const auto header = wire::decode(all.data());
+  REQUIRE(header);
+  CHECK((*header).kind == wire::Kind::ping);
+  CHECK(control.heard());  // which lets go of what was held back
+  CHECK(link.backlog() == 0);
+  ::close(ends[1]);
+}
+
 TEST_CASE("a client whose requests are many at once has all of them answered, a turn after the other") {
   Service service;
   auto client = service.client();

@@ -155,6 +155,19 @@ class TestServers:
         time.sleep(0.1)
         assert died == []
 
+    def test_they_let_clients_name_the_providers_of_variants(self, server, run_dir):
+        server(SERVER.replace('"127.0.0.1:7"', '" ".join(sys.argv[1:])'))
+        names = [
+            variant.provider
+            for variant in choose_variants(
+                ("thesis", "tcp", "ofi-rdm/udp;ofi_rxd"), ("tcp", "ofi-msg", "ofi-rdm")
+            )
+        ]
+        assert names == ["sockets", "", "udp;ofi_rxd"]
+        servers = Servers(1, {"kv": "memory"}, print, providers=[names[0], names[2]])
+        with servers.working(run_dir):
+            assert "--allow-provider sockets --allow-provider udp;ofi_rxd" in servers.addresses[0]
+
     def test_one_that_refuses_says_why(self, server, run_dir):
         server(
             'print(\'{"event":"error","code":"store.full","what":"no room","hint":"make some"}\', flush=True)'

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,9 +99,17 @@ std::string queue_error(fid_cq* queue, const fi_cq_err_entry& entry) {
   return why;
 }
 
+/// A peer's address for libfabric, which reads as many bytes as its format has, or up to a string's end, whatever the
+/// peer sent.
+std::vector<std::byte> padded(Bytes address) {
+  std::vector<std::byte> out(address.begin(), address.end());
+  out.resize(std::max(out.size() + 1, sizeof(sockaddr_storage)));
+  return out;
+}
+
 class FabricPort final : public Port {
  public:
-  explicit FabricPort(const PortOptions& options) : options_(options) {}
+  explicit FabricPort(const PortOptions& options) : options_(options), peer_address_(padded(options.peer)) {}
 
   ~FabricPort() override {
     const OpenLock lock;
@@ -170,15 +179,13 @@ class FabricPort final : public Port {
   Result<void> set_peer(Bytes address) override {
     if (only_local(options_.provider) && !is_own_region(region_of(address)))
       return Error{"store.no_provider", "the peer's shared memory is not this user's", "use another transport, as tcp"};
-    std::vector<std::byte> copy(address.begin(), address.end());
-    copy.resize(copy.size() + 16);  // a string's end, whatever the peer sent
-    const int n = fi_av_insert(vector_.get(), copy.data(), 1, &peer_, 0, nullptr);
+    const int n = fi_av_insert(vector_.get(), padded(address).data(), 1, &peer_, 0, nullptr);
     if (n != 1) return failed(options_.provider, "take the peer's address", n < 0 ? n : -FI_EINVAL);
     return {};
   }
 
   Result<void> connect(Bytes token) override {
-    if (const int r = fi_connect(endpoint_.get(), options_.peer.data(), token.data(), token.size()))
+    if (const int r = fi_connect(endpoint_.get(), peer_address_.data(), token.data(), token.size()))
       return failed(options_.provider, "connect", r);
     return {};
   }
@@ -376,8 +383,8 @@ class FabricPort final : public Port {
       flags = FI_SOURCE;
     } else if (!options_.peer.empty()) {
       hints->addr_format = options_.peer_format;
-      hints->dest_addr = std::malloc(options_.peer.size());
-      if (hints->dest_addr) std::memcpy(hints->dest_addr, options_.peer.data(), options_.peer.size());
+      hints->dest_addr = std::malloc(peer_address_.size());
+      if (hints->dest_addr) std::memcpy(hints->dest_addr, peer_address_.data(), peer_address_.size());
       hints->dest_addrlen = hints->dest_addr ? options_.peer.size() : 0;
     } else if (!options_.node.empty()) {
       node = options_.node.c_str();
@@ -507,6 +514,7 @@ class FabricPort final : public Port {
   }
 
   PortOptions options_;
+  std::vector<std::byte> peer_address_;  ///< options_.peer, padded
   Info info_, request_;
   Demands demands_;
   Fid<fid_fabric> fabric_;
@@ -565,6 +573,10 @@ std::string Demands::text() const {
 }
 
 bool only_local(const std::string& provider) { return provider == "shm"; }
+
+bool trusts_strangers(const std::string& provider) {
+  return provider == "sockets" || provider.starts_with("udp") || provider.find("ofi_rxd") != std::string::npos;
+}
 
 bool is_hardware(const std::string& provider) {
   for (const char* name : {"verbs", "psm", "efa", "opx", "cxi", "gni", "usnic", "bgq", "ucx", "lnx"})

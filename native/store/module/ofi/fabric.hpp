@@ -142,6 +142,10 @@ class Port {
 std::vector<std::string> list_providers(Style style, bool rma);
 /// Does it reach only processes of this host?
 bool only_local(const std::string& provider);
+/// Can any process that reaches its port end this one, or hold it up for good? `udp`, what `ofi_rxd` makes of
+/// datagrams, and `sockets` take whatever comes for a peer's, and its lengths for true: of libfabric 1.17 and 2.1 one
+/// damaged datagram is a segmentation fault, and one connection that ends within a message is waited for without end.
+bool trusts_strangers(const std::string& provider);
 /// Is it for hardware that only it can drive?
 bool is_hardware(const std::string& provider);
 

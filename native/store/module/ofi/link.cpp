@@ -31,7 +31,6 @@ constexpr std::size_t enrol_bytes = 64u << 10;  ///< pieces from here on are wor
 constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
 constexpr std::size_t messages_max = 32, messages_for_control = 4;
 constexpr std::size_t silent_most = 7;  ///< every eighth message completes
-constexpr std::size_t announcements_max = 8, ranges_max = 64;
 constexpr std::uint32_t control_reserve = 2;
 constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< for what a dead peer's last messages may still be in
 constexpr std::int64_t linger_ns = 250'000'000,
@@ -45,15 +44,6 @@ constexpr std::int64_t untold_most_ns = 5'000'000;
 /// some rounds.
 constexpr int trial_rounds = 12, trial_rounds_min = 4, trial_row = 2;
 constexpr std::int64_t trial_usual_ns = 30'000'000, trial_longest_ns = 1'000'000'000;
-
-/// One range of remote memory in an announcement.
-struct Range {
-  std::uint64_t address, key, bytes;
-};
-
-Error bad(std::string what) {
-  return {"store.bad_frame", std::move(what), "both sides must run the same version of Sonde"};
-}
 
 Error lost(const std::string& provider, const std::string& why) {
   return {"store.disconnected", "the connection over '" + provider + "' was lost: " + why,
@@ -73,8 +63,6 @@ void spoil(MessageHeader& header, int lie) {
     default: header.kind = static_cast<std::uint8_t>(MessageKind::announce);
   }
 }
-
-bool reached(std::uint32_t count, std::uint32_t number) { return static_cast<std::int32_t>(count - number) >= 0; }
 
 }  // namespace
 
@@ -142,6 +130,8 @@ struct OfiLink::Trial final : Sink {
   void frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) override;
   void closed(Link&, const Error*) override {}
   bool fits(const wire::Header& h) const { return h.data_bytes <= memory->size() - got; }
+  /// Each side waits for the other's answer before it goes on: nobody has answers made that pile up here.
+  static Error too_early() { return bad_message("a trial goes on before its answer was taken"); }
 
   OfiLink& own;
   Sink* users;
@@ -457,8 +447,9 @@ void OfiLink::build_large(Message& m, std::size_t bytes) {
       if (m.large.size < header_bytes + bytes) {
         port_->strike(m.large.region);
         free_memory(m.large);
-        if (auto ok = allocate(m.large, header_bytes + std::max(bytes, agreement_.peer_bytes)); !ok)
-          return fail(ok.error());
+        // The peer's word alone is no reason to pin memory.
+        const std::size_t usual = std::min(agreement_.peer_bytes, wire::data_bytes_max);
+        if (auto ok = allocate(m.large, header_bytes + std::max(bytes, usual)); !ok) return fail(ok.error());
       }
       to = m.large.base;
       m.descriptors[0] = demands_.local_mr ? m.large.region.descriptor : nullptr;
@@ -671,7 +662,8 @@ std::size_t OfiLink::collect() {
         // the middle of one; that the peer is gone says its Control.
         if (context && context->op == Context::Op::receive && agreement_.style == Style::rdm)
           drop(*reinterpret_cast<Buffer*>(context));
-        else if (done[k].error == FI_ETRUNC) fail(bad("a message over '" + provider_ + "' is longer than was agreed"));
+        else if (done[k].error == FI_ETRUNC)
+          fail(bad_message("a message over '" + provider_ + "' is longer than was agreed"));
         else lose(done[k].why);
         continue;
       }
@@ -699,14 +691,12 @@ std::size_t OfiLink::collect() {
   return total;
 }
 
-/// Whether only the peer can have sent it. The address that a provider gives is no proof: who connects says it.
+/// Whether only the peer can have sent it.
 bool OfiLink::is_peers(const Buffer& buffer, std::size_t bytes) const {
-  const MessageHeader& h = buffer.header;
-  // One that was taken before has a number below: its tag then fits no more. One that waits for its turn still fits.
-  const std::uint64_t number = taken_ + (h.sequence - next_sequence_);
-  if (h.tag != tag_of(agreement_.peer_key, h, number, {buffer.at + header_bytes, bytes - header_bytes})) return false;
+  if (!tag_fits(agreement_.peer_key, buffer.header, counts(), {buffer.at + header_bytes, bytes - header_bytes}))
+    return false;
   return std::none_of(early_.begin(), early_.end(),
-                      [&](const Buffer* other) { return other->header.sequence == h.sequence; });
+                      [&](const Buffer* other) { return other->header.sequence == buffer.header.sequence; });
 }
 
 void OfiLink::drop(Buffer& buffer) {
@@ -719,20 +709,9 @@ void OfiLink::drop(Buffer& buffer) {
 
 void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
   if (poisoned_) return;
-  MessageHeader& h = buffer.header;
-  if (bytes < header_bytes) return drop(buffer);
-  std::memcpy(&h, buffer.at, header_bytes);
-  if (!is_peers(buffer, bytes)) return drop(buffer);
-  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) ||
-      h.kind > static_cast<std::uint8_t>(MessageKind::bye_seen))
-    return fail(bad("a message over '" + provider_ + "' is not Sonde's"));
-  if (h.bytes != bytes - header_bytes)
-    return fail(bad("a message over '" + provider_ + "' has " + std::to_string(bytes - header_bytes) +
-                    " bytes and says " + std::to_string(h.bytes)));
-  if (!reached(sent_, h.given) || !reached(announced_, h.released))
-    return fail(bad("the peer gives back more than it got over '" + provider_ + "'"));
-  if (h.sequence - next_sequence_ >= agreement_.own_buffers)
-    return fail(bad("a message over '" + provider_ + "' is out of sequence"));
+  const MessageHeader& h = buffer.header;
+  if (!read_header({buffer.at, bytes}, buffer.header) || !is_peers(buffer, bytes)) return drop(buffer);
+  if (auto ok = check_header(h, bytes - header_bytes, counts(), provider_); !ok) return fail(ok.error());
   ++received_;
   asleep_told_ = false;
   if (!reached(peer_given_, h.given)) {
@@ -920,42 +899,20 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
 
 bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
   if (!part_.empty()) {
-    fail(bad("a frame is announced in the middle of another"));
+    fail(bad_message("a frame is announced in the middle of another"));
     return false;
   }
   if (!reading_) {
-    const std::byte* at = buffer.at + header_bytes;
-    const std::size_t bytes = buffer.header.bytes;
-    std::uint32_t counts[2];
-    if (bytes < sizeof counts) {
-      fail(bad("an announcement is cut short"));
+    const auto announced = read_announcement({buffer.at + header_bytes, buffer.header.bytes});
+    if (!announced) {
+      fail(announced.error());
       return false;
     }
-    std::memcpy(counts, at, sizeof counts);
-    const std::size_t head = counts[0], n = counts[1];
-    if (n == 0 || n > ranges_max || head < wire::header_bytes || bytes != sizeof counts + n * sizeof(Range) + head) {
-      fail(bad("an announcement's lengths do not add up"));
-      return false;
-    }
-    std::vector<Range> ranges(n);
-    std::memcpy(ranges.data(), at + sizeof counts, n * sizeof(Range));
-    const std::byte* frame = at + sizeof counts + n * sizeof(Range);
-    const auto header = wire::decode(frame);
-    if (!header) {
-      fail(header.error());
-      return false;
-    }
-    const wire::Header& h = *header;
-    std::uint64_t announced = 0;
-    for (const Range& range : ranges)
-      announced += range.bytes > wire::data_bytes_max ? wire::data_bytes_max + 1 : range.bytes;
-    if (head != wire::header_bytes + h.table_bytes || announced != h.data_bytes) {
-      fail(bad("an announcement's lengths do not add up"));
-      return false;
-    }
+    const Announcement& announcement = *announced;
+    const wire::Header& h = announcement.header;
     auto reading = std::make_unique<Reading>();
     reading->header = h;
-    reading->table = {frame + wire::header_bytes, h.table_bytes};
+    reading->table = announcement.table;
     std::vector<iovec> places;
     reading->placed = sink_->place(*this, h, reading->table, places);
     std::size_t room = 0;
@@ -981,7 +938,7 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
       places.assign(1, {read_memory_->base, h.data_bytes});
     }
     std::size_t place = 0, used = 0;
-    for (const Range& range : ranges) {
+    for (const Range& range : announcement.ranges) {
       for (std::uint64_t done = 0; done < range.bytes;) {
         while (used == places[place].iov_len) {
           ++place;
@@ -996,6 +953,7 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
         if (demands_.local_mr && !own) {
           auto region = port_->enrol(step->piece.iov_base, n_bytes, false);
           if (!region) {
+            for (auto& made : reading->steps) port_->strike(made->region);
             fail(region.error());
             return false;
           }
@@ -1065,18 +1023,21 @@ void OfiLink::Trial::frame(Link&, const wire::Header& h, Bytes, Bytes bytes, boo
     left = true;
     own.receiving_ = false;
   } else if (h.id == fetch_by_message || h.id == fetch_by_rma) {
-    if (h.timeout_ms > memory->size()) return own.fail(bad("a trial of too much"));
+    if (h.timeout_ms > memory->size()) return own.fail(bad_message("a trial of too much"));
+    if (own.queued_bytes_) return own.fail(too_early());
     // Written anew, as by a backend: this core has it then, and the peer's has not.
     std::memset(memory->data(), ++fill, h.timeout_ms);
     own.trial_send(h.timeout_ms, h.id == fetch_by_rma);
   } else if (h.id == data || h.id == data_end) {
-    if (!fits(h)) return own.fail(bad("a trial of too much"));
+    if (!fits(h)) return own.fail(bad_message("a trial of too much"));
     if (!placed && h.data_bytes) std::memcpy(memory->data() + got, bytes.data(), h.data_bytes);
     got += h.data_bytes;
     if (h.id == data) return;
     got = 0;
     if (asks) {
       done = true;
+    } else if (own.queued_bytes_) {
+      own.fail(too_early());
     } else {
       own.send(own.trial_frame(0, 0, taken));
       own.flush();

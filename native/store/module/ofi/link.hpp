@@ -137,6 +137,7 @@ class OfiLink final : public Link {
   // receiving
   std::size_t collect();
   void arrived(Buffer& buffer, std::size_t bytes);
+  LinkCounts counts() const { return {sent_, announced_, taken_, agreement_.own_buffers}; }
   bool is_peers(const Buffer& buffer, std::size_t bytes) const;
   void drop(Buffer& buffer);
   void in_turn(Buffer& buffer);

@@ -1,13 +1,20 @@
 #pragma once
-/// The header of a Link's messages, and the tag by which a Link knows those of its peer. Pure; any-thread.
+/// The header of a Link's messages, the tag by which a Link knows those of its peer, and what a message of the peer is
+/// held against before anything is done with it. Pure; any-thread.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "core/error.hpp"
 #include "store/module/ofi/siphash.hpp"
 #include "store/types.hpp"
+#include "store/wire.hpp"
 
 namespace sonde::store::ofi {
 
@@ -40,5 +47,93 @@ inline std::uint64_t tag_of(const SipKey& key, const MessageHeader& header, std:
 }
 
 enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asleep, bye, bye_seen };
+
+inline Error bad_message(std::string what) {
+  return {"store.bad_frame", std::move(what), "both sides must run the same version of Sonde"};
+}
+
+/// Whether a count that wraps around has come as far as a number.
+inline bool reached(std::uint32_t count, std::uint32_t number) {
+  return static_cast<std::int32_t>(count - number) >= 0;
+}
+
+/// What a Link has sent and taken: what a header of the peer is held against.
+struct LinkCounts {
+  std::uint32_t sent = 0;       ///< messages, hello included
+  std::uint32_t announced = 0;  ///< frames whose data the peer reads
+  std::uint64_t taken = 0;      ///< messages of the peer in their turn: the number of the next one
+  std::size_t buffers = 0;      ///< receives that this side keeps posted
+};
+
+/// False: `message` is too short to begin with a header.
+inline bool read_header(Bytes message, MessageHeader& header) {
+  if (message.size() < sizeof header) return false;
+  std::memcpy(&header, message.data(), sizeof header);
+  return true;
+}
+
+/// Whether the tag is the peer's. content: what follows the header. The address that a provider gives is no proof:
+/// whoever connects chooses it.
+inline bool tag_fits(const SipKey& peer_key, const MessageHeader& header, const LinkCounts& counts, Bytes content) {
+  // A message that was taken before has a number below: its tag then fits no more. One that waits for its turn still
+  // fits.
+  const std::uint64_t number = counts.taken + (header.sequence - static_cast<std::uint32_t>(counts.taken));
+  return header.tag == tag_of(peer_key, header, number, content);
+}
+
+/// Whether a message with the peer's tag makes sense. Error: store.bad_frame.
+inline Result<void> check_header(const MessageHeader& header, std::size_t content_bytes, const LinkCounts& counts,
+                                 const std::string& provider) {
+  if (header.magic != MessageHeader{}.magic || header.kind < static_cast<std::uint8_t>(MessageKind::hello) ||
+      header.kind > static_cast<std::uint8_t>(MessageKind::bye_seen))
+    return bad_message("a message over '" + provider + "' is not Sonde's");
+  if (header.bytes != content_bytes)
+    return bad_message("a message over '" + provider + "' has " + std::to_string(content_bytes) + " bytes and says " +
+                       std::to_string(header.bytes));
+  if (!reached(counts.sent, header.given) || !reached(counts.announced, header.released))
+    return bad_message("the peer gives back more than it got over '" + provider + "'");
+  if (header.sequence - static_cast<std::uint32_t>(counts.taken) >= counts.buffers)
+    return bad_message("a message over '" + provider + "' is out of sequence");
+  return {};
+}
+
+/// One range of remote memory in an announcement.
+struct Range {
+  std::uint64_t address, key, bytes;
+};
+
+constexpr std::size_t announcements_max = 8;  ///< whose data is not read yet
+constexpr std::size_t ranges_max = 64;        ///< of an announcement
+
+/// A frame whose data the peer keeps for this side to read.
+struct Announcement {
+  wire::Header header;
+  Bytes table;                ///< within the message
+  std::vector<Range> ranges;  ///< together header.data_bytes, which are not none
+};
+
+/// The content of an announcement: two counts, the ranges, the frame's header and table. Error: store.bad_frame.
+inline Result<Announcement> read_announcement(Bytes content) {
+  std::uint32_t counts[2];
+  if (content.size() < sizeof counts) return bad_message("an announcement is cut short");
+  std::memcpy(counts, content.data(), sizeof counts);
+  const std::size_t head = counts[0], n = counts[1];
+  if (n == 0 || n > ranges_max || head < wire::header_bytes ||
+      content.size() != sizeof counts + n * sizeof(Range) + head)
+    return bad_message("an announcement's lengths do not add up");
+  Announcement out;
+  out.ranges.resize(n);
+  std::memcpy(out.ranges.data(), content.data() + sizeof counts, n * sizeof(Range));
+  const Bytes frame = content.last(head);
+  const auto header = wire::decode(frame.data());
+  if (!header) return header.error();
+  out.header = *header;
+  std::uint64_t announced = 0;
+  for (const Range& range : out.ranges) announced += std::min<std::uint64_t>(range.bytes, wire::data_bytes_max + 1);
+  if (head != wire::header_bytes + out.header.table_bytes || announced != out.header.data_bytes || announced == 0)
+    return bad_message("an announcement's lengths do not add up");
+  out.table = frame.subspan(wire::header_bytes);
+  return out;
+}
 
 }  // namespace sonde::store::ofi

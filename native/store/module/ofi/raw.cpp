@@ -417,8 +417,7 @@ Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const
   const std::vector<Candidate> more = candidates_of(Flavour::msg);
   candidates.insert(candidates.end(), more.begin(), more.end());
   std::erase_if(candidates, [&](const Candidate& c) {
-    return provider.empty() ? c.provider == "sockets" || c.provider.find("ofi_rxd") != std::string::npos
-                            : c.provider != provider;
+    return provider.empty() ? trusts_strangers(c.provider) : c.provider != provider;
   });
   std::string whys;
   std::uint8_t number = 0;

@@ -31,46 +31,16 @@
 
 #include "core/clock.hpp"
 #include "store/module.hpp"
+#include "store/module/ofi/handshake.hpp"
 #include "store/module/ofi/link.hpp"
 
 namespace sonde::store::ofi {
 
 namespace {
 
-/// Of what is said here and of the messages after it. 1 had no word for it, and no tags.
-constexpr int protocol = 2;
 constexpr double attempt_s = 10;
 constexpr int step_ms = 5;        ///< how often the server serves while it waits for the client's last word
 constexpr int brisk_turns = 200;  ///< of a wait for the fabric, before it looks every millisecond only
-
-std::string to_hex(Bytes bytes) {
-  std::string text;
-  for (const std::byte b : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(b) >> 4];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(b) & 15];
-  }
-  return text;
-}
-
-std::vector<std::byte> from_hex(std::string_view text) {
-  std::vector<std::byte> bytes;
-  for (std::size_t k = 0; k + 1 < text.size(); k += 2) {
-    unsigned value = 0;
-    const auto [end, why] = std::from_chars(text.data() + k, text.data() + k + 2, value, 16);
-    if (why != std::errc{} || end != text.data() + k + 2) return {};
-    bytes.push_back(static_cast<std::byte>(value));
-  }
-  return bytes;
-}
-
-std::int64_t number(const wire::Text& text, std::string_view name, std::int64_t otherwise) {
-  const std::string_view value = wire::text_value(text, name);
-  std::int64_t result = otherwise;
-  if (const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), result);
-      why != std::errc{} || end != value.data() + value.size())
-    return otherwise;
-  return result;
-}
 
 /// The address at which this host has the Control; loopback where that is not a network socket.
 std::string own_node(const Control& control) {
@@ -82,15 +52,6 @@ std::string own_node(const Control& control) {
       ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
     return text;
   return "127.0.0.1";
-}
-
-/// Why the other side cannot be talked to; empty: it can.
-std::string unlike(const wire::Text& text, const char* who) {
-  const std::int64_t spoken = number(text, "protocol", 1);
-  if (spoken == protocol) return {};
-  return std::string("the ") + who + " speaks version " + std::to_string(spoken) +
-         " of the transports over libfabric, and this is version " + std::to_string(protocol) +
-         ": run the same version of Sonde on both sides, or the transport tcp";
 }
 
 /// Tells this process from all others: its children, and those after it with its number. No secret.
@@ -130,7 +91,19 @@ struct Chosen {
   bool strict = false;  ///< see strict.hpp
   bool trust = false;   ///< take the provider without a trial: in the trial itself
   int lie = 0;
+  std::vector<std::string> allowed;  ///< although it trusts strangers
 };
+
+/// The words of a text between spaces.
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
 
 Result<Chosen> read_settings(const LinkOptions& options, const char* name) {
   Settings left = options.more;
@@ -138,7 +111,8 @@ Result<Chosen> read_settings(const LinkOptions& options, const char* name) {
   chosen.strict = take_setting(left, "ofi.strict") == "1";
   chosen.trust = take_setting(left, "ofi.trust") == "1";
   chosen.lie = std::atoi(take_setting(left, "ofi.lie").c_str());
-  if (auto ok = no_more_settings(left, name, "none but those of its tests"); !ok) return ok.error();
+  chosen.allowed = words_of(take_setting(left, "ofi.allow"));
+  if (auto ok = no_more_settings(left, name, "ofi.allow, and those of its tests"); !ok) return ok.error();
   return chosen;
 }
 
@@ -172,10 +146,8 @@ class OfiTransport final : public Transport {
                      "libfabric has no provider '" + options.provider + "' that can do " + name_of(flavour_) + " here",
                      "it has: " + (names.empty() ? "none" : names)};
     } else {
-      // Those that emulate what another does better are for the asking only.
       std::erase_if(candidates, [&](const Candidate& c) {
-        return (only_local(c.provider) && !control.same_host()) || c.provider == "sockets" ||
-               c.provider.find("ofi_rxd") != std::string::npos;
+        return (only_local(c.provider) && !control.same_host()) || trusts_strangers(c.provider);
       });
     }
     for (const Candidate& candidate : candidates) {
@@ -240,7 +212,11 @@ class OfiTransport final : public Transport {
     PortOptions how = port_options(control, chosen, candidate);
     if (candidate.style == Style::msg) {
       how.peer = from_hex(wire::text_value(*offer, "address"));
-      how.peer_format = static_cast<std::uint32_t>(number(*offer, "format", 0));
+      // Without one the Port would be an end that waits to be connected to.
+      if (how.peer.empty())
+        return give_up({"store.bad_frame", "the server's address makes no sense",
+                        "both sides must run the same version of Sonde"});
+      how.peer_format = static_cast<std::uint32_t>(number_in(*offer, "format", 0));
     }
     auto port = Port::open(how);
     if (!port) return give_up(port.error());
@@ -254,7 +230,7 @@ class OfiTransport final : public Transport {
                       "both sides must run the same version of Sonde"});
     std::memcpy(agreement.own_key.data(), keys.data(), agreement.own_key.size());
     std::memcpy(agreement.peer_key.data(), keys.data() + agreement.own_key.size(), agreement.peer_key.size());
-    if (auto ok = check(agreement); !ok) return give_up(ok.error());
+    if (auto ok = take_receives(agreement, *offer); !ok) return give_up(ok.error());
     std::vector<std::byte> address;
     if (candidate.style == Style::rdm) {
       auto own = (*port)->address();
@@ -317,6 +293,15 @@ class OfiTransport final : public Transport {
       return refuse({"store.no_provider", "only '" + options.provider + "' is allowed here", ""});
     if (only_local(candidate.provider) && !control.same_host())
       return refuse({"store.no_provider", "'" + candidate.provider + "' does not reach another host", ""});
+    // A client that names one chooses for itself; a server has others to serve.
+    if (trusts_strangers(candidate.provider) && options.provider.empty() &&
+        std::find(chosen.allowed.begin(), chosen.allowed.end(), candidate.provider) == chosen.allowed.end())
+      return refuse({"store.no_provider",
+                     "with '" + candidate.provider +
+                         "' any process that reaches its port could end this server, so it is not served; its owner "
+                         "can allow it: sonde store serve --allow-provider '" +
+                         candidate.provider + "'",
+                     ""});
     if (!chosen.trust)
       if (const Found found = probed(flavour_, candidate, deadline); !found.works)
         return refuse({"store.no_provider", found.why, ""});
@@ -353,9 +338,7 @@ class OfiTransport final : public Transport {
       return Error{"store.no_provider", "the client says: " + std::string(why), ""};
     };
     if (!failed(*reply).empty()) return client_failed(failed(*reply));
-    agreement.peer_buffers = static_cast<std::size_t>(number(*reply, "buffers", 0));
-    agreement.peer_bytes = static_cast<std::size_t>(number(*reply, "bytes", 0));
-    if (auto ok = check(agreement); !ok) return broken(ok.error());
+    if (auto ok = take_receives(agreement, *reply); !ok) return broken(ok.error());
     // From here on the client waits for the fabric, and says on the Control when it gives up.
     const auto wait_for_failure = [&](const Error& error) -> Error {
       const auto word = hear(control, deadline);
@@ -406,7 +389,7 @@ class OfiTransport final : public Transport {
       return broken({"store.disconnected", "the client ended the connection during the trial", "see the client's log"});
     link->leave_trial();
     if (flavour_ == Flavour::rma)
-      link->set_rma_from(options.rma_from >= 0 ? options.rma_from : number(*word, "rma_from", -1));
+      link->set_rma_from(options.rma_from >= 0 ? options.rma_from : number_in(*word, "rma_from", -1));
     return std::unique_ptr<Link>(std::move(link));
   }
 
@@ -427,23 +410,20 @@ class OfiTransport final : public Transport {
     agreement.one_process = only_local(provider) && wire::text_value(peer, "process") == own_process();
     agreement.frame_data = std::clamp<std::size_t>(
         std::max<std::size_t>(options.frame_data,
-                              static_cast<std::size_t>(std::max<std::int64_t>(0, number(peer, "frame_data", 0)))),
+                              static_cast<std::size_t>(std::max<std::int64_t>(0, number_in(peer, "frame_data", 0)))),
         4096, wire::data_bytes_max);
     const BufferPlan plan = plan_buffers(demands, agreement.frame_data);
     agreement.own_buffers = plan.count;
     agreement.own_bytes = plan.bytes;
-    agreement.peer_buffers = static_cast<std::size_t>(number(peer, "buffers", 0));
-    agreement.peer_bytes = static_cast<std::size_t>(number(peer, "bytes", 0));
     return agreement;
   }
 
-  static Result<void> check(const Agreement& agreement) {
-    if (agreement.peer_buffers < 4 || agreement.peer_buffers > 4096 || agreement.peer_bytes < 4096 ||
-        agreement.peer_bytes > (64u << 20))
-      return Error{"store.bad_frame",
-                   "the peer keeps " + std::to_string(agreement.peer_buffers) + " receives of " +
-                       std::to_string(agreement.peer_bytes) + " bytes; at least 4 of 4096 are needed",
-                   "both sides must run the same version of Sonde"};
+  /// Takes from the peer's text what it has posted. Error: store.bad_frame.
+  static Result<void> take_receives(Agreement& agreement, const wire::Text& peer) {
+    const auto there = receives_in(peer);
+    if (!there) return there.error();
+    agreement.peer_buffers = (*there).count;
+    agreement.peer_bytes = (*there).bytes;
     return {};
   }
 
