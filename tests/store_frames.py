@@ -13,7 +13,18 @@ from typing import Any
 
 from sonde.core import launch
 
-HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, PING, TRANSPORT, GOODBYE, STATUS = 1, 2, 3, 4, 5, 7, 9, 10, 12
+HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, REPLY, PING, TRANSPORT, GOODBYE, STATUS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    9,
+    10,
+    12,
+)
 KV = 1
 MOST_OPS = 1 << 20  # of a batch, as a frame can claim them
 HEADER = struct.Struct("<4sBBHQIIIBBHIIIIIII")  # all but its own checksum
@@ -47,8 +58,10 @@ def frame(
     batch: int = 0,
     part: int = 0,
     flags: int = 4,
+    number: int | None = None,
 ) -> bytes:
-    number = 1 if kind == REQUEST else 0
+    if number is None:
+        number = 1 if kind == REQUEST else 0
     sizes = ops, len(table), len(data), role, 1, 0, part, batch, 0, 0, 0, 0
     summed = table + data if flags & 4 else table
     head = HEADER.pack(b"SNS1", 1, kind, flags, number, *sizes, crc32c(summed))

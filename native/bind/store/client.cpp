@@ -166,12 +166,12 @@ void bind_client(nb::module_& m) {
               one["transport"] = info.link.transport;
               one["provider"] = info.link.provider;
               one["detail"] = info.link.detail;
-              one["status"] = info.status;
+              one["status"] = nb::bytes(info.status.data(), info.status.size());
               out.append(one);
             }
             return out;
           },
-          "What each server says of itself; `status` is JSON.");
+          "What each server says of itself; `status` are the bytes that it sent, JSON.");
 }
 
 }  // namespace sonde::store::py

@@ -20,7 +20,6 @@ A client may be used from any thread, a batch by one thread at a time; both only
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -425,10 +424,15 @@ class Client:
         return int(self._native.servers(role))
 
     def status(self) -> list[ServerStatus]:
-        """What each server says of itself; empty for embedded backends."""
+        """What each server says of itself; empty for embedded backends.
+
+        StoreError  store.bad_report: something that this version does not understand.
+        """
+        from sonde.store.told import report_of
+
         found = []
         for one in self._native.status():
-            report = json.loads(one.pop("status") or "{}")
+            report = report_of(one.pop("status"), str(one["address"]))
             found.append(ServerStatus(report=report, **one))
         return found
 

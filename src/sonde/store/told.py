@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,76 @@ from typing import TYPE_CHECKING, Any
 from sonde.core.errors import SondeError, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
+from sonde.store.errors import StoreError
 
 if TYPE_CHECKING:
     from sonde.store.client import ServerStatus
 
 HOLDS = {"data": "objects", "kv": "keys", "db": "tables"}
+_NUMBERS = ("up_s", "bytes_in", "bytes_out", "connections", "connections_ever", "refused", "bad_frames")
+_LAST = ("last_error", "last_refused")
+_TIMES = {"messages": ("wait", "backend"), "syncs": ("sync",)}  # of a role: where it has counted some
+
+
+def report_of(text: bytes, address: str) -> dict[str, Any]:
+    """What a server says of itself, as all that is made of it here can rely on; b"" is nothing.
+
+    Raises
+    ------
+    StoreError  store.bad_report.
+    """
+    try:
+        report = json.loads(text.decode("utf-8", "replace") or "{}")
+        if not isinstance(report, dict):
+            raise TypeError("it is no object")
+        _look(report)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(
+            "store.bad_report",
+            f"{address} reported a status that this version does not understand: {str(error)[:200]}",
+            "run the same version of Sonde on both sides",
+        ) from None
+    return report
+
+
+def _look(report: Mapping[str, Any]) -> None:
+    """Raises TypeError."""
+    for name in _NUMBERS:
+        if name in report:
+            _number(report, name)
+    for name in _LAST:
+        if report.get(name):
+            _text(report, name)
+            _number(report, f"{name}_s_ago")
+    for name in ("operations", "outcomes"):
+        counts = report.get(name) or {}
+        if not isinstance(counts, dict):
+            raise TypeError(f"'{name}' is no object")
+        for one in counts:
+            _number(counts, one)
+    roles = report.get("roles", [])
+    if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
+        raise TypeError("'roles' are no objects")
+    for role in roles:
+        for name in ("role", "backend", "detail", *(("broken",) if role.get("broken") else ())):
+            _text(role, name)
+        _number(role, "messages")
+        for count, stages in _TIMES.items():
+            if role.get(count):
+                for stage in stages:
+                    _number(role, f"{stage}_p50_s")
+                    _number(role, f"{stage}_p99_s")
+
+
+def _number(told: Mapping[str, Any], name: str) -> None:
+    value = told.get(name)
+    if not isinstance(value, int | float) or not 0 <= value < 1 << 64:  # NaN is neither
+        raise TypeError(f"'{name}' is no number that it can be")
+
+
+def _text(told: Mapping[str, Any], name: str) -> None:
+    if not isinstance(told.get(name), str):
+        raise TypeError(f"'{name}' is no text")
 
 
 def verdict(servers: Sequence[ServerStatus], asked: int | None = None) -> str:
