@@ -12,12 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from other_users import STRANGER, as_user
+from other_users import STRANGER, as_user, place
 
 from sonde.bus import client as bus
+from sonde.cluster import run as cluster
 from sonde.core.launch.mpirun import Mpi
 from sonde_shell import PROGRAM
 
+__all__ = ["place"]
 pytestmark = pytest.mark.root
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
 LONGEST_S = 100  # until it is said that a program hangs
@@ -83,3 +85,16 @@ def test_who_takes_names_of_shared_memory_holds_up_no_bus(how: str, tmp_path: Pa
         assert ran.returncode in ((0,) if how == "pipe" else (0, 4))
 
     apart(attacked)
+
+
+def test_nobody_else_can_lock_a_cluster(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may open a folder for reading may lock it: a command would wait for a user who does."""
+    monkeypatch.setattr(cluster, "STATE", place / "clusters")
+
+    def take(folder: Path) -> None:
+        with pytest.raises(PermissionError):
+            os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    with cluster._held("one", make=True) as folder:
+        assert folder is not None
+        as_user(STRANGER, lambda: take(folder))
