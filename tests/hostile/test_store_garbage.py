@@ -38,7 +38,17 @@ with client:
 
 
 class Client:
-    def __init__(self, address: str, transport: str, provider: str) -> None:
+    """providers: the first of them that libfabric has here."""
+
+    def __init__(self, address: str, transport: str, *providers: str) -> None:
+        for provider in providers:
+            self._start(address, transport, provider)
+            if "has no provider" not in self.said and "no transport" not in self.said:
+                return
+            self.end()
+        pytest.skip(self.said)
+
+    def _start(self, address: str, transport: str, provider: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", CLIENT, address, transport, provider],
             stdin=subprocess.PIPE,
@@ -47,9 +57,6 @@ class Client:
         )
         assert self.process.stdout
         self.said = self.process.stdout.readline().strip()
-        if "has no provider" in self.said or "no transport" in self.said:
-            self.end()
-            pytest.skip(self.said)
 
     def call(self) -> str:
         assert self.process.stdin
@@ -64,8 +71,8 @@ class Client:
 
 
 @contextmanager
-def client_of(address: str, transport: str, provider: str) -> Iterator[Client]:
-    client = Client(address, transport, provider)
+def client_of(address: str, transport: str, *providers: str) -> Iterator[Client]:
+    client = Client(address, transport, *providers)
     try:
         yield client
     finally:
@@ -133,14 +140,16 @@ def test_what_the_owner_names_is_served(provider: str) -> None:
 
 @pytest.mark.parametrize(
     ("transport", "provider"),
-    [("ofi-rdm", "net"), ("ofi-rdm", "tcp"), ("ofi-rdm", "tcp;ofi_rxm"), ("ofi-msg", "tcp")],
+    [("ofi-rdm", "the first there is"), ("ofi-rdm", "tcp;ofi_rxm"), ("ofi-msg", "tcp")],
 )
 def test_garbage_ends_neither_server_nor_client_over_a_provider_that_is_served_to_all(
     transport: str, provider: str
 ) -> None:
     with stored("--auth", "none") as server:
         before = ports_of(server.process.pid)
-        with client_of(server.address, transport, provider) as client:
+        # "net" in libfabric 1.17, "tcp" from 2.0 on.
+        names = ("net", "tcp") if provider == "the first there is" else (provider,)
+        with client_of(server.address, transport, *names) as client:
             assert client.said == "connected"
             for pid in (server.process.pid, client.process.pid):
                 for kind, port in ports_of(pid) - before:
