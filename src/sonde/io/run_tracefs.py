@@ -103,8 +103,13 @@ def left_over(tracefs: Path) -> list[str]:
 
 def remove_stale() -> None:
     """What a Sonde left that was killed: probes that are on cost every program that comes by."""
-    if os.geteuid() == 0 and (place := where()) is not None:
+    if os.geteuid() != 0 or (kept := _hold()) is None:
+        return
+    place, descriptor = kept
+    try:
         remove_left(place)
+    finally:
+        os.close(descriptor)
         _unmount(place)
 
 
