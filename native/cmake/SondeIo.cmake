@@ -15,7 +15,7 @@ if(SONDE_IO_ENABLED)
   target_include_directories(sonde-io PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(sonde-io PRIVATE SONDE_IO_THUNKS=4096)
   target_compile_options(sonde-io PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-stack-protector;-ftls-model=initial-exec;-fno-lto>")
-  set_source_files_properties(io/trace/engine.cpp io/trace/thread.cpp PROPERTIES
+  set_source_files_properties(io/trace/engine.cpp io/trace/thread.cpp io/trace/confinement.cpp io/trace/unseen.cpp PROPERTIES
     COMPILE_OPTIONS "-mgeneral-regs-only;-fno-tree-loop-distribute-patterns")
   target_link_options(sonde-io PRIVATE -Wl,-z,defs)
   install(TARGETS sonde-io DESTINATION sonde/libexec)

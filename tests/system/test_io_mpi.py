@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -196,3 +197,51 @@ def test_parallel_hdf5_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
     assert requests >= 4
     assert size >= 4 * 256 * KIB
     assert moved(told, "posix")["write"][1] >= 4 * 256 * KIB
+
+
+TWO = """
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int n, char** words) {
+  MPI_Init(&n, &words);
+  MPI_Comm parent, children;
+  MPI_Comm_get_parent(&parent);
+  if (n > 3 && parent == MPI_COMM_NULL)
+    MPI_Comm_spawn(words[0], (char*[]){"b", "60", 0}, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
+                     MPI_ERRCODES_IGNORE);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  char name[64];
+  sprintf(name, "%s-%d", words[1], rank);
+  int file = open(name, O_CREAT | O_TRUNC | O_WRONLY, 0644);
+  char* bytes = calloc(1, 1 << 20);
+  for (int k = 0; k < atoi(words[2]); ++k) write(file, bytes, 1 << 20);
+  close(file);
+  unlink(name);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+def test_two_mpi_programs_of_a_script_are_two(sonde_mpi: Shell, mpi: Mpi):
+    """Each has a rank 0, and what one of them writes says nothing of the other's."""
+    compiler = f"mpicc.{mpi.flavour}"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    words = [compiler, "-w", "-o", "two", "-x", "c", "-"]
+    subprocess.run(words, cwd=sonde_mpi.cwd, input=TWO, text=True, check=True)
+    lines = [
+        Mpirun(found=mpi).command(["./two", name, megabytes], (), ranks, {})
+        for name, megabytes, ranks in (("a", "10", 4), ("b", "60", 1))
+    ]
+    script = "; ".join(shlex.join(line) for line in lines)
+    told = sonde_mpi("io", "run", "--json", "-o", "a.nc", "--", "sh", "-c", script).expect(0).json
+    ranks = sorted((one["world"], one["rank"]) for one in told["processes"] if one["rank"] >= 0)
+    assert ranks == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+    # Of the second program there is one rank: whatever a busy machine does, it stands out from nobody.
+    assert not any("rank 2:0" in one["text"] for one in told["findings"])

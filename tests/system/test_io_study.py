@@ -350,7 +350,7 @@ class TestTry:
             "io", "run", "--try", "7", "--layers", "posix", "-o", "a.nc", "--", "python3", "-c", script
         )
         ran.expect(0)
-        text = " ".join(ran.out.split())
+        text = " ".join(ran.err.split())
         assert "cannot be tried from outside" in text
         assert "Tried:" not in text
 

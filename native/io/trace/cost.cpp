@@ -42,7 +42,7 @@ Cost measure_cost() {
   function.target = reinterpret_cast<void*>(&nothing);
   function.rule = &rule;
   prepare(function);
-  Thread thread{file, -1, 0, 0, 0, false, false, nullptr};
+  Thread thread{file, -1, 0, 0, 0, false, false, nullptr, nullptr};
   Thread* const before = current;
   const bool was_tracing = tracing;
   set_current(&thread);

@@ -142,6 +142,7 @@ extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Func
   const Function& function = *called;
   const Arguments& arguments = *kept;
   if (!tracing) return {nullptr, function.target};
+  if (function.watch != nullptr && !function.watch(arguments)) return {nullptr, function.target};
   const std::uint64_t sp = arguments.sp();
   Thread* thread = current != nullptr ? current : begin_thread(sp);
   if (thread == nullptr || thread->busy) return {nullptr, function.target};

@@ -18,6 +18,8 @@ struct Reading {
 };
 
 /// A function that is traced: where it is, and how it is read. The thunks know its layout: offsets.h.
+struct Arguments;
+
 struct alignas(128) Function {
   void* target;
   const Rule* rule;
@@ -31,6 +33,9 @@ struct alignas(128) Function {
   bool size_is_result, file_is_result;
   bool narrow;            ///< its result is an i32
   std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
+  /// Of a function without a rule that is looked at before it is called: whether `after` is to be called, too. It gets
+  /// no frame otherwise, for syscall(2) may return in a child, too. Null for others.
+  bool (*watch)(const Arguments& arguments);
 };
 static_assert(sizeof(Function) == 128);
 

@@ -10,16 +10,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "core/ticks.hpp"
+#include "io/trace/confinement.hpp"
 #include "io/trace/engine.hpp"
 #include "io/trace/process.hpp"
 #include "io/trace/system.hpp"
 #include "io/trace/thread.hpp"
+#include "io/trace/unseen.hpp"
 
 namespace sonde::io {
 
@@ -63,6 +67,8 @@ struct Object {
   std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
   const ElfW(Phdr) * segments = nullptr;
   unsigned segment_count = 0;
+  /// What thread-local variables begin as, and where those of the calling thread are; tls_end 0: they are not there.
+  std::uintptr_t tls_begin = 0, tls_end = 0, tls_here = 0;
 
   /// Walks through the hash table: for objects whose symbols are wanted.
   std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
@@ -170,9 +176,15 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   object.segments = info.dlpi_phdr;
   object.segment_count = info.dlpi_phnum;
   const ElfW(Dyn)* dynamic = nullptr;
-  for (unsigned k = 0; k < info.dlpi_phnum; ++k)
-    if (info.dlpi_phdr[k].p_type == PT_DYNAMIC)
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
+  for (unsigned k = 0; k < info.dlpi_phnum; ++k) {
+    const auto& segment = info.dlpi_phdr[k];
+    if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + segment.p_vaddr);
+    if (segment.p_type == PT_TLS && info.dlpi_tls_data != nullptr) {
+      object.tls_begin = info.dlpi_addr + segment.p_vaddr;
+      object.tls_end = object.tls_begin + segment.p_filesz;
+      object.tls_here = reinterpret_cast<std::uintptr_t>(info.dlpi_tls_data);
+    }
+  }
   if (dynamic == nullptr) return false;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     // The C library has put the base into these already; musl and the vDSO have not.
@@ -258,19 +270,33 @@ std::uint32_t number_of(std::uint64_t address) {
 }
 
 /// Lines of the file that tells what functions have which numbers, not written yet: a library may have hundreds. They
-/// are written before anything leads to those functions.
+/// are written before anything leads to those functions. Where they cannot be, nothing more does from then on.
 char lines[65536];
 std::size_t lines_bytes;
+std::uint64_t lines_written;  // at least: a child begins a file of its own
+bool lines_lost;
 
 void write_lines() {
-  if (lines_bytes == 0) return;
+  if (lines_bytes == 0 || lines_lost) return;
   char path[4096];
   Words(path, sizeof path) << process.prefix << ".functions";
-  const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const long fd = fits(lines_written + lines_bytes)
+                      ? open_apart(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)
+                      : -EFBIG;
+  long done = fd;
   if (fd >= 0) {
-    sys::write(fd, lines, lines_bytes);
-    sys::close(fd);
+    done = sys::write(static_cast<int>(fd), lines, lines_bytes);
+    sys::close(static_cast<int>(fd));
   }
+  if (done != static_cast<long>(lines_bytes)) {
+    lines_lost = true;
+    if (tracing) {
+      note_unseen(Unseen::later_libraries);
+    } else {
+      note_refused(why(done < 0 ? done : -ENOSPC));
+    }
+  }
+  lines_written += lines_bytes;
   lines_bytes = 0;
 }
 
@@ -291,7 +317,7 @@ void put(std::uint64_t address, std::uint32_t number) {
 }
 
 void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
-         std::uint64_t (*after)(const Frame&, std::uint64_t)) {
+         std::uint64_t (*after)(const Frame&, std::uint64_t), bool (*watch)(const Arguments&) = nullptr) {
   const std::uint32_t h = hashed(name);
   names.add(h);
   new_names.add(h);
@@ -305,6 +331,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   functions[number].target = reinterpret_cast<void*>(address);
   functions[number].rule = rule;
   functions[number].after = after;
+  functions[number].watch = watch;
   prepare(functions[number]);
   put(address, number);
   if (rule != nullptr) keep_function(number, rule_number, name, object);
@@ -363,21 +390,49 @@ std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result);
 std::uint64_t after_dlsym(const Frame& frame, std::uint64_t result);
 std::uint64_t after_dlclose(const Frame& frame, std::uint64_t result);
 
+struct Own {
+  const char* name;
+  std::uint64_t (*after)(const Frame&, std::uint64_t);
+  bool (*watch)(const Arguments&);
+};
+
+template <Unseen what> bool watch_unseen(const Arguments&) {
+  note_unseen(what);
+  return false;
+}
+
+/// Functions of libraries by which a program does I/O that only the kernel sees: that it does is noted.
+void add_unseen(const Object& object) {
+  constexpr struct {
+    const char *library, *name;
+    bool (*watch)(const Arguments&);
+  } all[] = {{"liburing.so", "io_uring_queue_init", watch_unseen<Unseen::io_uring>},
+             {"liburing.so", "io_uring_queue_init_params", watch_unseen<Unseen::io_uring>},
+             {"liburing.so", "io_uring_queue_init_mem", watch_unseen<Unseen::io_uring>},
+             {"liburing.so", "io_uring_setup", watch_unseen<Unseen::io_uring>},
+             {"libaio.so", "io_submit", watch_unseen<Unseen::kernel_aio>}};
+  for (const auto& one : all) {
+    if (std::strncmp(object.name, one.library, std::strlen(one.library)) != 0) continue;
+    object.each_of_name(one.name, hashed(one.name), [&](std::uint32_t k) {
+      const auto& symbol = object.symbols[k];
+      if (symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC)
+        add(object, one.name, object.base + symbol.st_value, nullptr, 0, nullptr, one.watch);
+    });
+  }
+}
+
 void add_loader(const Object& object) {
-  const struct {
-    const char* name;
-    std::uint64_t (*after)(const Frame&, std::uint64_t);
-  } own[] = {{"dlopen", after_dlopen},
-             {"dlmopen", after_dlmopen},
-             {"dlsym", after_dlsym},
-             {"dlvsym", after_dlsym},
-             {"dlclose", after_dlclose}};
+  constexpr Own own[] = {{"dlopen", after_dlopen, nullptr},        {"dlmopen", after_dlmopen, nullptr},
+                         {"dlsym", after_dlsym, nullptr},          {"dlvsym", after_dlsym, nullptr},
+                         {"dlclose", after_dlclose, nullptr},      {"prctl", after_prctl, watch_prctl},
+                         {"syscall", after_syscall, watch_syscall}};
   for (std::uint32_t k = 0, count = object.symbol_count(); k < count; ++k) {
     const auto& symbol = object.symbols[k];
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
     const char* name = object.strings + symbol.st_name;
     for (const auto& one : own)
-      if (std::strcmp(name, one.name) == 0) add(object, name, object.base + symbol.st_value, nullptr, 0, one.after);
+      if (std::strcmp(name, one.name) == 0)
+        add(object, name, object.base + symbol.st_value, nullptr, 0, one.after, one.watch);
     if (std::strcmp(name, "vfork") == 0 && sonde_io_vfork_target == nullptr) {
       sonde_io_vfork_target = reinterpret_cast<void*>(object.base + symbol.st_value);
       names.add(hashed(name));
@@ -391,6 +446,7 @@ const char* find_functions(const TableHeader& table, const Object& object) {
   const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
   const char* text = reinterpret_cast<const char*>(rules + table.rules);
   if (std::strncmp(object.name, "libc.so", 7) == 0 || std::strncmp(object.name, "libdl.so", 8) == 0) add_loader(object);
+  add_unseen(object);
   std::uint32_t count = 0, library = ~0u;
   bool meant = false;
   const char* found = nullptr;
@@ -442,6 +498,9 @@ class Pages {
       // Only what the loader itself made read-only; text is never written.
       if (!object_.holds(reinterpret_cast<std::uintptr_t>(slot), PF_W)) return;
       if (hardened(reinterpret_cast<std::uintptr_t>(slot))) {
+        if (confined && !permitted(__NR_mprotect, static_cast<long>(page), static_cast<long>(size_),
+                                   PROT_READ | PROT_WRITE, 0, 0, 0))
+          return;
         if (::mprotect(reinterpret_cast<void*>(page), size_, PROT_READ | PROT_WRITE) != 0) return;
         protect_ = true;
       }
@@ -568,7 +627,15 @@ class Patching {
   void** slot(const ElfW(Rela) & entry) const { return reinterpret_cast<void**>(object_.base + entry.r_offset); }
 
   void by_value(void** slot) {
-    if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages_.store(slot, thunk(n - 1));
+    void* const before = *slot;
+    const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(before));
+    if (n == 0) return;
+    pages_.store(slot, thunk(n - 1));
+    // What each new thread's variables begin as; those of this thread are there already.
+    const auto at = reinterpret_cast<std::uintptr_t>(slot);
+    if (at < object_.tls_begin || at + sizeof *slot > object_.tls_end) return;
+    void** const copy = reinterpret_cast<void**>(object_.tls_here + (at - object_.tls_begin));
+    if (*copy == before) *copy = thunk(n - 1);
   }
 
   void resolved_one(const ElfW(Rela) & entry) {
@@ -699,7 +766,7 @@ template <typename Do> void each_object(Do act) {
     if (read_object(*info, object)) (*static_cast<Do*>(what))(object);
     return 0;
   };
-  ::dl_iterate_phdr(step, &act);
+  ::dl_iterate_phdr(step, static_cast<void*>(&act));
 }
 
 /// While `act` runs no object goes, and none comes.
@@ -751,7 +818,7 @@ namespace {
 template <typename Do> void with_loader(Do act) {
   const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
   locked = &todo;
-  ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");
+  std::ignore = ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");
   if (locked == nullptr) return;
   locked = nullptr;  // another's function of this name comes first
   act();
@@ -767,7 +834,7 @@ void look_again(const Opened& opened) {
 void look(const Opened& opened) {
   ::pthread_mutex_lock(&lock);
   const Turnover now = turnover();
-  if (now.loaded == last.loaded) {
+  if (now.loaded == last.loaded || lines_lost) {
     ::pthread_mutex_unlock(&lock);
     return;
   }
@@ -788,6 +855,10 @@ void look(const Opened& opened) {
     reachable = reachable || (one != nullptr && ::dlsym(RTLD_DEFAULT, one) != nullptr);
   });
   write_lines();
+  if (lines_lost) {
+    ::pthread_mutex_unlock(&lock);
+    return;
+  }
   if (mpi) each_object(find_mpi);
   if (any_hdf5) {
     unsigned n = 0;
@@ -832,7 +903,19 @@ std::uint64_t after_opening(std::uint64_t result, std::uint64_t mode) {
 }
 
 std::uint64_t after_dlopen(const Frame& frame, std::uint64_t result) { return after_opening(result, frame.size); }
-std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result) { return after_opening(result, frame.offset); }
+
+/// Libraries in a namespace of their own have a C library of their own, whose functions are no ones that were found.
+std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result) {
+  if (result != 0) {
+    const Quiet quiet;
+    Lmid_t which = LM_ID_BASE;
+    if (::dlinfo(reinterpret_cast<void*>(result), RTLD_DI_LMID, &which) == 0 && which != LM_ID_BASE) {
+      note_unseen(Unseen::own_namespace);
+      return result;
+    }
+  }
+  return after_opening(result, frame.offset);
+}
 
 std::uint64_t after_dlsym(const Frame&, std::uint64_t result) { return instead(result); }
 
@@ -844,10 +927,11 @@ std::uint64_t after_dlclose(const Frame&, std::uint64_t result) {
 
 }  // namespace
 
-void patch_objects(const TableHeader& table, const void* own) {
+bool patch_objects(const TableHeader& table, const void* own) {
   the_table = &table;
   the_own = own;
   look_again({});
+  return !lines_lost;
 }
 
 void forget_objects() {
@@ -894,7 +978,7 @@ void forget_objects() {
 
 std::uint64_t instead(std::uint64_t address) {
   ::pthread_mutex_lock(&lock);
-  const std::uint32_t n = address ? number_of(address) : 0;
+  const std::uint32_t n = address != 0 && !lines_lost ? number_of(address) : 0;
   ::pthread_mutex_unlock(&lock);
   return n == 0 ? address : reinterpret_cast<std::uint64_t>(thunk(n - 1));
 }

@@ -14,8 +14,8 @@ struct Counts {
 };
 
 /// Finds functions of objects that are new, and lets every slot that leads to one lead to its thunk. own: an address in
-/// the tracer.
-void patch_objects(const TableHeader& table, const void* own);
+/// the tracer. False where their names could not be written, and nothing leads to them.
+bool patch_objects(const TableHeader& table, const void* own);
 /// Forgets functions of objects that are gone: their addresses may come to mean others.
 void forget_objects();
 /// What a pointer that the loader gave out should be instead: the function's thunk, or itself.

@@ -5,18 +5,39 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "io/record.hpp"
 #include "io/table.hpp"
 #include "io/trace/cost.hpp"
+#include "io/trace/unseen.hpp"
 
 namespace sonde::io {
 
-/// Shared by all processes of a node, mapped from `<folder>/<host>.shared`.
+/// Shared by all processes of a node, mapped from `<folder>/<host>.shared`: the account, then places for threads.
 struct Shared {
-  char magic[8];              ///< "SONDESHR"
-  std::uint64_t bytes;        ///< of files and blocks that threads were given
-  std::uint64_t refused;      ///< threads that could not be given files
-  std::uint64_t dropped_cap;  ///< records dropped because `most_bytes` was reached
+  char magic[8];                       ///< "SONDESH2"
+  std::uint64_t bytes;                 ///< of files and blocks that threads were given
+  std::uint64_t places;                ///< taken
+  std::uint64_t refused[whys];         ///< calls whose threads could not be given files, nor a place
+  std::uint64_t lost[whys];            ///< records dropped
+  std::uint64_t unseen[unseen_kinds];  ///< processes
 };
+inline constexpr std::size_t shared_bytes = 4096;
+static_assert(sizeof(Shared) == 24 + 8 * (2 * whys + unseen_kinds) && sizeof(Shared) <= shared_bytes);
+
+/// What a thread gets that cannot have files of its own: its program may not make any more, or no larger ones, or has
+/// no descriptor left. It is there, and mapped, before that. `run_close.py` makes files of it.
+struct ThreadPlace {
+  std::uint32_t taken;   ///< 1: all of it is filled in
+  std::uint32_t number;  ///< of the thread in its process
+  std::uint32_t header_bytes;
+  std::uint32_t zero;
+  char name[1008];                ///< "<host>-<pid>-<begin>"
+  std::byte thread[3072];         ///< Thread, for memory for it may be refused, too
+  std::byte header[8192 + 4096];  ///< what the block file begins with
+  ThreadFile file;
+};
+static_assert(sizeof(ThreadPlace) == 65536 && offsetof(ThreadPlace, file) % 4096 == 0);
+inline constexpr unsigned most_places = 16;
 
 struct Process {
   char prefix[3072];  ///< "<folder>/<host>-<pid>"
@@ -25,8 +46,10 @@ struct Process {
   std::uint32_t pid;
   std::uint32_t threads;  ///< begun
   std::uint64_t most_bytes;
+  std::uint64_t began_ticks, began_ns;  ///< one moment by both clocks
   Shared* shared;
-  Cost cost;  ///< of tracing, also in children
+  ThreadPlace* places;  ///< null: there is no room for any
+  Cost cost;            ///< of tracing, also in children
 };
 
 extern Process process;

@@ -6,20 +6,24 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "core/ticks.hpp"
+#include "io/trace/confinement.hpp"
 #include "io/trace/engine.hpp"
 #include "io/trace/objects.hpp"
 #include "io/trace/process.hpp"
 #include "io/trace/system.hpp"
 #include "io/trace/thread.hpp"
+#include "io/trace/unseen.hpp"
 #include "io/trace/values.hpp"
 
 namespace sonde::io {
@@ -32,6 +36,7 @@ char folder[2048], host[256];
 
 void refuse(const char* why) {
   char path[4096];
+  if (!fits(2 * std::strlen(why))) return;
   std::snprintf(path, sizeof path, "%s/%s-%u.refused", folder, host, sys::process_id());
   const int fd = sys::open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
@@ -55,7 +60,8 @@ void quote(char* to, std::size_t room, const char* text) {
   *to = 0;
 }
 
-/// Whether this executable is one of those that only start others: `:`-separated names in SONDE_IO_SKIP.
+/// Whether this executable is one of those that only start others: `:`-separated names, and whole paths, in
+/// SONDE_IO_SKIP.
 bool skipped(const char* program) {
   const char* name = std::strrchr(program, '/');
   name = name ? name + 1 : program;
@@ -64,7 +70,8 @@ bool skipped(const char* program) {
   for (const char* at = list; at && *at;) {
     const char* end = std::strchr(at, ':');
     const std::size_t size = end ? static_cast<std::size_t>(end - at) : std::strlen(at);
-    if (size == length && std::memcmp(at, name, size) == 0) return true;
+    const char* whole = *at == '/' ? program : name;
+    if (size == (whole == name ? length : std::strlen(program)) && std::memcmp(at, whole, size) == 0) return true;
     at = end ? end + 1 : nullptr;
   }
   return false;
@@ -76,13 +83,58 @@ const char* rank_of_environment() {
   return "-1";
 }
 
+/// Which MPI program this process is a rank of: a name that all its ranks have in common, and no other's do.
+/// `everywhere`: on all hosts; else those of one host have it in common.
+char world[512];
+bool everywhere;
+
+/// The process that `pid`, was started by, and its own name; 0 where nobody tells.
+int parent_of(int pid, char* name, std::size_t room) {
+  char path[64], text[512];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t got = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  text[got > 0 ? got : 0] = 0;
+  const char *begin = std::strchr(text, '('), *end = std::strrchr(text, ')');
+  if (begin == nullptr || end == nullptr || end[1] == 0) return 0;
+  std::snprintf(name, room, "%.*s", static_cast<int>(end - begin - 1), begin + 1);
+  return std::atoi(end + 3);  // ") S PARENT"
+}
+
+void name_world() {
+  world[0] = 0;
+  everywhere = true;
+  if (std::strcmp(rank_of_environment(), "-1") == 0) return;
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID", "SLURM_STEP_ID"}) {
+    if (const char* value = std::getenv(name)) {
+      std::snprintf(world, sizeof world, "%s=%s", name, value);
+      return;
+    }
+  }
+  // Hydra tells its ranks nothing of the kind: by the process that started them, one on each host.
+  everywhere = false;
+  char name[64];
+  int pid = static_cast<int>(sys::process_id());
+  for (int k = 0; k < 16 && pid > 1; ++k) {
+    const int parent = parent_of(pid, name, sizeof name);
+    if (std::strncmp(name, "hydra_pmi_proxy", 15) == 0) {
+      std::snprintf(world, sizeof world, "hydra=%d", pid);
+      return;
+    }
+    pid = parent;
+  }
+}
+
 /// A child after fork knows the functions that its parent had found by then, under the parent's numbers.
 void name_process() {
-  char program[2048], quoted[4096], name[512];
+  char program[2048], quoted[4096], name[512], of_world[1024];
   const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
   program[got > 0 ? got : 0] = 0;
   quote(quoted, sizeof quoted, program);
   quote(name, sizeof name, host);
+  quote(of_world, sizeof of_world, world);
   char parent[sizeof process.prefix];
   std::strcpy(parent, process.prefix);
   const char* inherits = std::strrchr(parent, '/');
@@ -91,6 +143,8 @@ void name_process() {
   const auto [began_ns, began_at] = both_clocks(ticks);
   const auto began = static_cast<unsigned long long>(began_ns);
   const auto began_ticks = static_cast<unsigned long long>(began_at);
+  process.began_ns = began;
+  process.began_ticks = began_ticks;
   timespec wall;
   ::clock_gettime(CLOCK_REALTIME, &wall);
   // exec keeps the number of a process, and its image's files must not be taken for the next one's.
@@ -102,11 +156,11 @@ void name_process() {
                 "[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/"
                 "1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
                 "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\","
-                "\"inherited\":%u",
+                "\"inherited\":%u,\"world\":\"%s\",\"world_everywhere\":%d",
                 name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted,
                 to_string(tick_kind), began_ticks, began,
                 static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "",
-                inherits ? counts().functions : 0u);
+                inherits ? counts().functions : 0u, of_world, everywhere ? 1 : 0);
 }
 
 /// Everything is in its place: what the kernel sees from now on is the program's, and no longer the loader's or ours.
@@ -151,24 +205,39 @@ void measure_vectors() {
 #endif
 }
 
-/// The node's account of what was written; made by whoever comes first.
-Shared* shared_account() {
+/// The node's account of what was written, and the places for threads; made by `sonde io run` on its own node, on
+/// others by whoever comes first.
+bool open_account() {
+  constexpr std::size_t all = shared_bytes + most_places * sizeof(ThreadPlace);
   char path[4096];
   std::snprintf(path, sizeof path, "%s/%s.shared", folder, host);
   const int fd = ::open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return nullptr;
-  void* at = MAP_FAILED;
-  if (::ftruncate(fd, 4096) == 0 && sys::fallocate(fd, 4096) == 0)
-    at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (fd < 0) return false;
+  struct stat found;
+  std::size_t bytes = ::fstat(fd, &found) == 0 ? static_cast<std::size_t>(found.st_size) : 0;
+  for (const std::size_t wanted : {shared_bytes, all})
+    if (bytes < wanted && fits(wanted) && sys::fallocate(fd, wanted) == 0) bytes = wanted;
+  // Where room cannot be reserved a place that the disk has no room for would be a SIGBUS.
+  if (bytes < shared_bytes && fits(shared_bytes) && ::ftruncate(fd, shared_bytes) == 0) bytes = shared_bytes;
+  bytes = bytes < all ? shared_bytes : all;
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
-  if (at == MAP_FAILED) return nullptr;
-  auto* shared = static_cast<Shared*>(at);
-  std::memcpy(shared->magic, "SONDESHR", 8);
-  return shared;
+  if (at == MAP_FAILED) return false;
+  process.shared = static_cast<Shared*>(at);
+  std::memcpy(process.shared->magic, "SONDESH2", 8);
+  if (bytes == all) process.places = reinterpret_cast<ThreadPlace*>(static_cast<std::byte*>(at) + shared_bytes);
+  return true;
 }
 
 void in_child() {
   forget_threads();
+  // A child behind a filter that does not even let it ask who it is would write into its parent's files.
+  if (confined && !(permitted(__NR_getpid, 0, 0, 0, 0, 0, 0) && permitted(__NR_getppid, 0, 0, 0, 0, 0, 0) &&
+                    permitted(__NR_readlink, 0, 0, 0, 0, 0, 0) && permitted(__NR_clock_gettime, 0, 0, 0, 0, 0, 0))) {
+    tracing = false;
+    note_refused(Why::filter);
+    return;
+  }
   name_process();
   note_ready();
 }
@@ -180,6 +249,8 @@ __attribute__((constructor)) void begin() {
   const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
   program[got > 0 ? got : 0] = 0;
   if (where == nullptr || table_path == nullptr || std::strlen(where) >= sizeof folder || skipped(program)) return;
+  int clock = PR_TSC_ENABLE;
+  if (confined_from_the_start() || (::prctl(PR_GET_TSC, &clock) == 0 && clock == PR_TSC_SIGSEGV)) return;
   std::strcpy(folder, where);
   if (::gethostname(host, sizeof host - 1) != 0) std::strcpy(host, "unknown");
   for (char* at = host; *at; ++at)
@@ -188,14 +259,14 @@ __attribute__((constructor)) void begin() {
   const auto* table = static_cast<const TableHeader*>(mapped(table_path, false, sizeof(TableHeader), &bytes));
   if (table == nullptr) return refuse("the layer table cannot be read");
   if (!is_table(*table, bytes)) return refuse("the layer table is damaged, or of another version of Sonde");
-  process.shared = shared_account();
   process.most_bytes = table->most_bytes;
-  if (process.shared == nullptr) return refuse("the trace's folder cannot be written");
+  if (!open_account()) return refuse("the trace's folder cannot be written");
+  name_world();
   name_process();
   measure_vectors();
   if (begin_ends() != 0) return refuse("no key is left that tells when a thread ends");
   ::pthread_atfork(nullptr, nullptr, in_child);
-  patch_objects(*table, reinterpret_cast<const void*>(&begin));
+  if (!patch_objects(*table, reinterpret_cast<const void*>(&begin))) return;
   process.cost = measure_cost();
   note_ready();
   tracing = true;

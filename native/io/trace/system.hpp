@@ -1,15 +1,21 @@
 #pragma once
 /// System calls without the C library: its functions may be the traced ones, may use vector registers that hold a
-/// caller's arguments, and set errno. Results are the kernel's: -errno for an error. Signal-safe, any-thread.
+/// caller's arguments, and set errno. Results are the kernel's: -errno for an error; -EPERM of what the program's own
+/// filter does not allow, which is not called. Signal-safe, any-thread.
 
 #include <asm/unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+
+#include "io/trace/confinement.hpp"
 
 namespace sonde::io::sys {
 
 inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  if (confined && !permitted(number, a, b, c, d, e, f)) [[unlikely]]
+    return -EPERM;
 #if defined(__x86_64__)
   long result;
   register long r10 asm("r10") = d;
@@ -45,7 +51,15 @@ inline long read(int fd, void* to, std::size_t bytes) { return call(__NR_read, f
 inline long write(int fd, const void* from, std::size_t bytes) {
   return call(__NR_write, fd, of(from), static_cast<long>(bytes));
 }
-inline long duplicate(int fd, int from) { return call(__NR_fcntl, fd, 1030, from); }  // F_DUPFD_CLOEXEC
+inline long duplicate(int fd, long from) { return call(__NR_fcntl, fd, 1030, from); }  // F_DUPFD_CLOEXEC
+
+/// A limit of the process, as RLIMIT_FSIZE, both values: soft and hard. new_: what it is to be; null: as it is.
+struct Limit {
+  std::uint64_t soft, hard;
+};
+inline long limit(int which, const Limit* new_, Limit* old) {
+  return call(__NR_prlimit64, 0, which, of(new_), of(old));
+}
 inline long fallocate(int fd, std::uint64_t bytes) { return call(__NR_fallocate, fd, 0, 0, static_cast<long>(bytes)); }
 inline void* map(std::size_t bytes, int fd, bool shared) {
   const long at = call(__NR_mmap, 0, static_cast<long>(bytes), 3, shared ? 1 : 0x22, fd, 0);

@@ -2,10 +2,17 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <new>
 
 #include "core/ticks.hpp"
 #include "io/trace/process.hpp"
@@ -28,8 +35,6 @@ constinit thread_local std::uint64_t vfork_back;
 
 namespace {
 
-/// Above what programs use by number.
-constexpr int lowest_fd = 700;
 pthread_key_t ends;
 
 bool granted(std::uint64_t bytes) {
@@ -40,21 +45,64 @@ bool granted(std::uint64_t bytes) {
   return false;
 }
 
+void not_used(std::uint64_t bytes) {
+  if (process.most_bytes != 0 && process.shared != nullptr)
+    std::atomic_ref(process.shared->bytes).fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+/// Threads take their descriptors one after another, that a program near its limit has one less at most, and only for a
+/// moment. Who holds it may have been left behind by a fork or be slower than everything else: nobody waits for ever.
+std::atomic<bool> descriptor_taken;
+class OneDescriptor {
+ public:
+  OneDescriptor() {
+    for (int turns = 0; turns < 4096 && !mine_; ++turns) {
+      mine_ = !descriptor_taken.exchange(true, std::memory_order_acquire);
+      if (!mine_) sys::call(__NR_sched_yield);
+    }
+  }
+  ~OneDescriptor() {
+    if (mine_) descriptor_taken.store(false, std::memory_order_release);
+  }
+  OneDescriptor(const OneDescriptor&) = delete;
+
+ private:
+  bool mine_ = false;
+};
+
 bool still_ours(const Thread& thread) {
   struct stat found;
   if (sys::call(__NR_fstat, thread.fd, sys::of(&found)) != 0) return false;
   return found.st_dev == thread.device && found.st_ino == thread.inode;
 }
 
-int open_again(Thread& thread) {
-  char path[4096];
-  Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{thread.number} << ".blk";
-  const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  const long high = sys::duplicate(fd, lowest_fd);
-  if (high < 0) return fd;
-  sys::close(fd);
-  return static_cast<int>(high);
+/// A number for a descriptor that stays open, where it takes none from the program: at or above its limit, which is
+/// raised meanwhile, or far below one that nobody reaches. -1: there is none.
+int out_of_reach(int fd) {
+  sys::Limit before;
+  if (sys::limit(RLIMIT_NOFILE, nullptr, &before) != 0) return -1;
+  constexpr std::uint64_t room = 64, many = 65536;
+  if (before.soft >= many) return static_cast<int>(std::max(sys::duplicate(fd, many - room), -1L));
+  if (before.hard < before.soft + room) return -1;
+  const sys::Limit raised{before.soft + room, before.hard};
+  if (sys::limit(RLIMIT_NOFILE, &raised, nullptr) != 0) return -1;
+  const long high = sys::duplicate(fd, static_cast<long>(before.soft));
+  sys::limit(RLIMIT_NOFILE, &before, nullptr);
+  return static_cast<int>(std::max(high, -1L));
+}
+
+void name_file(char* path, std::size_t room, const Thread& thread) {
+  Words(path, room) << process.prefix << "-" << std::uint64_t{thread.number} << ".blk";
+}
+
+/// All of it, or nothing. 0, or -errno.
+long write_all(long fd, const void* bytes, std::size_t length, std::uint64_t at) {
+  if (!fits(at + length)) return -EFBIG;
+  const long done = sys::write(static_cast<int>(fd), bytes, length);
+  if (done == static_cast<long>(length)) return 0;
+  // A part of a block on a full disk: the next one would not be found behind it.
+  sys::call(__NR_ftruncate, fd, static_cast<long>(at));
+  return done < 0 ? done : -ENOSPC;
 }
 
 /// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls
@@ -80,29 +128,59 @@ std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   return calls;
 }
 
+/// Whether the clock may be read: on some machines that is a system call.
+bool clock_permitted() { return !confined || permitted(__NR_clock_gettime, 1, 0, 0, 0, 0, 0); }
+
 void note_clocks(ThreadFile& file) {
+  if (!clock_permitted()) {
+    if (file.last_ticks == 0) {
+      file.last_ns = process.began_ns;
+      file.last_ticks = process.began_ticks;
+    }
+    return;
+  }
   const auto [ns, at] = both_clocks(ticks, 3);
   file.last_ns = static_cast<std::uint64_t>(ns);
   file.last_ticks = static_cast<std::uint64_t>(at);
 }
 
+void lose(Thread& thread, std::uint32_t block, Why reason) { note_lost(reason, drop(*thread.file, block)); }
+
+/// Writes a block behind those that are in the file. 0, or -errno.
+long write_block(Thread& thread, const std::byte* bytes, std::size_t length) {
+  ThreadFile& file = *thread.file;
+  const OneDescriptor one;
+  const bool kept = thread.fd >= 0 && still_ours(thread);
+  if (!kept) thread.fd = -1;
+  long fd = thread.fd;
+  if (!kept) {
+    char path[4096];
+    name_file(path, sizeof path, thread);
+    fd = open_apart(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (file.appended == 0 ? O_CREAT | O_TRUNC : 0),
+                    0600);
+    if (fd < 0) return fd;
+  }
+  long error = 0;
+  if (file.appended == 0) {  // it had no file when it began
+    error = write_all(fd, thread.place->header, thread.place->header_bytes, 0);
+    if (error == 0) file.appended = thread.place->header_bytes;
+  }
+  if (error == 0) error = write_all(fd, bytes, length, file.appended);
+  if (!kept) sys::close(static_cast<int>(fd));
+  return error;
+}
+
 /// The full block goes to the file; records of signal handlers meanwhile to the other. `block` has been left already.
 void append(Thread& thread, std::uint32_t block) {
   ThreadFile& file = *thread.file;
+  if (!granted(block_bytes)) return lose(thread, block, Why::full);
   std::byte* bytes = file.blocks[block];
-  if (!granted(block_bytes)) {
-    std::atomic_ref<std::uint64_t>(process.shared->dropped_cap).fetch_add(drop(file, block), std::memory_order_relaxed);
-    return;
-  }
-  if (thread.fd < 0 || !still_ours(thread)) thread.fd = open_again(thread);
   auto& header = *reinterpret_cast<BlockHeader*>(bytes);
   header = {{'S', 'B', 'L', 'K'}, 0, file.sequence, file.used[block], file.dropped};
   const std::size_t length = sizeof header + file.used[block] * sizeof(Record);
-  if (thread.fd < 0 || sys::write(thread.fd, bytes, length) != static_cast<long>(length)) {
-    // A part of a block on a full disk: the next one would not be found behind it.
-    if (thread.fd >= 0) sys::call(__NR_ftruncate, thread.fd, static_cast<long>(file.appended));
-    drop(file, block);
-    return;
+  if (const long error = write_block(thread, bytes, length); error != 0) {
+    not_used(block_bytes);
+    return lose(thread, block, why(error));
   }
   file.appended += length;
   ++file.sequence;
@@ -157,13 +235,16 @@ std::uint32_t checksum(const char* bytes, std::size_t count, std::uint32_t seed)
   return ~c;
 }
 
-/// Returns the bytes written, 0 on an error.
-std::uint64_t write_header(int fd, std::uint32_t number) {
-  struct {
-    char magic[8];
-    std::uint32_t version, bytes, crc32, zero;
-    char text[sizeof process.header + 256];
-  } head;
+/// What a block file begins with.
+struct FileHeader {
+  char magic[8];
+  std::uint32_t version, bytes, crc32, zero;
+  char text[sizeof process.header + 256];
+};
+static_assert(sizeof(FileHeader) <= sizeof(ThreadPlace::header));
+
+/// Returns its bytes.
+std::uint32_t fill(FileHeader& head, std::uint32_t number) {
   for (int k = 0; k < 8; ++k) head.magic[k] = "SONDEBLK"[k];
   Words words(head.text, sizeof head.text);
   words << process.header << ",\"number\":" << std::uint64_t{number} << "}";
@@ -174,8 +255,7 @@ std::uint64_t write_header(int fd, std::uint32_t number) {
   head.zero = 0;
   head.crc32 = checksum(reinterpret_cast<const char*>(&head.version), 8, 0);
   head.crc32 = checksum(head.text, length, head.crc32);
-  length += 24;
-  return sys::write(fd, &head, length) == static_cast<long>(length) ? length : 0;
+  return static_cast<std::uint32_t>(length + 24);
 }
 
 /// Threads that ended, whose files are free. Held for a few instructions, with signals let through: a handler that
@@ -211,56 +291,136 @@ void free_frames(ThreadFile& file) {
 
 namespace {
 
-Thread* new_thread() {
-  if (!granted(sizeof(ThreadFile) + sizeof process.header)) return nullptr;
-  const std::uint32_t number = std::atomic_ref(process.threads).fetch_add(1, std::memory_order_relaxed);
-  char path[4096];
-  Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{number} << ".tail";
-  const int tail = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (tail < 0) return nullptr;
+void begin_file(ThreadFile& file, std::uint64_t appended) {
+  for (int k = 0; k < 8; ++k) file.magic[k] = "SONDETHR"[k];
+  file.version = 1;
+  file.pid = process.pid;
+  file.appended = appended;
+}
+
+/// The mapped file of a thread; null: `error`, -errno, tells why not.
+ThreadFile* map_tail(const char* path, long& error) {
+  error = -EFBIG;
+  if (!fits(sizeof(ThreadFile))) return nullptr;
+  const long tail = open_apart(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (tail < 0) {
+    error = tail;
+    return nullptr;
+  }
   // Reserved beforehand: a page that the disk has no room for would be a SIGBUS in the program.
   static const char zeros[4096] = {};
-  bool reserved = sys::fallocate(tail, sizeof(ThreadFile)) == 0;
-  if (!reserved) {
-    reserved = true;
-    for (std::size_t done = 0; reserved && done < sizeof(ThreadFile); done += sizeof zeros)
-      reserved = sys::write(tail, zeros, sizeof zeros) == static_cast<long>(sizeof zeros);
+  error = sys::fallocate(static_cast<int>(tail), sizeof(ThreadFile));
+  if (error != 0) {
+    error = 0;
+    for (std::size_t done = 0; error == 0 && done < sizeof(ThreadFile); done += sizeof zeros)
+      error = write_all(tail, zeros, sizeof zeros, done);
   }
-  auto* file = reserved ? static_cast<ThreadFile*>(sys::map(sizeof(ThreadFile), tail, true)) : nullptr;
-  sys::close(tail);
-  if (file == nullptr) {
-    sys::unlink(path);
-    return nullptr;
-  }
+  auto* file =
+      error == 0 ? static_cast<ThreadFile*>(sys::map(sizeof(ThreadFile), static_cast<int>(tail), true)) : nullptr;
+  if (file == nullptr && error == 0) error = confined ? -EPERM : -ENOMEM;
+  sys::close(static_cast<int>(tail));
+  if (file == nullptr) sys::unlink(path);
+  return file;
+}
+
+Thread* with_files(std::uint32_t number, long& error) {
+  char tail[4096], path[4096];
+  Words(tail, sizeof tail) << process.prefix << "-" << std::uint64_t{number} << ".tail";
   Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{number} << ".blk";
-  int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  const std::uint64_t begun = fd < 0 ? 0 : write_header(fd, number);
+  ThreadFile* const file = map_tail(tail, error);
+  if (file == nullptr) return nullptr;
+  FileHeader head;
+  const std::uint32_t begun = fill(head, number);
   struct stat made;
-  auto* thread = begun == 0 || sys::call(__NR_fstat, fd, sys::of(&made)) != 0
-                     ? nullptr
-                     : static_cast<Thread*>(sys::map(sizeof(Thread), -1, false));
+  Thread* thread = nullptr;
+  const long fd = open_apart(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  error = fd < 0 ? fd : write_all(fd, &head, begun, 0);
+  if (error == 0) error = sys::call(__NR_fstat, fd, sys::of(&made));
+  if (error == 0) {
+    thread = static_cast<Thread*>(sys::map(sizeof(Thread), -1, false));
+    if (thread == nullptr) error = confined ? -EPERM : -ENOMEM;
+  }
+  const int kept = thread != nullptr && number == 0 ? out_of_reach(static_cast<int>(fd)) : -1;
+  if (fd >= 0) sys::close(static_cast<int>(fd));
   if (thread == nullptr) {
-    if (fd >= 0) sys::close(fd);
     sys::unmap(file, sizeof *file);
-    sys::unlink(path);
-    Words(path, sizeof path) << process.prefix << "-" << std::uint64_t{number} << ".tail";
-    sys::unlink(path);
+    if (fd >= 0) sys::unlink(path);
+    sys::unlink(tail);
     return nullptr;
   }
-  const long high = sys::duplicate(fd, lowest_fd);
-  if (high >= 0) {
-    sys::close(fd);
-    fd = static_cast<int>(high);
-  }
-  *thread = {file, fd, made.st_dev, made.st_ino, number, false, false, nullptr};
-  for (int k = 0; k < 8; ++k) file->magic[k] = "SONDETHR"[k];
-  file->version = 1;
-  file->pid = process.pid;
-  file->appended = begun;
+  *thread = {file, kept, made.st_dev, made.st_ino, number, false, false, nullptr, nullptr};
+  begin_file(*file, begun);
   return thread;
 }
 
+/// One of the places that were made beforehand, which takes no system call.
+Thread* in_place(std::uint32_t number) {
+  if (process.places == nullptr) return nullptr;
+  std::atomic_ref<std::uint64_t> taken(process.shared->places);
+  const std::uint64_t k = taken.fetch_add(1, std::memory_order_relaxed);
+  if (k >= most_places) {
+    taken.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  ThreadPlace& place = process.places[k];
+  static_assert(sizeof(Thread) <= sizeof place.thread);
+  const char* name = process.prefix;
+  for (const char* at = name; *at != 0; ++at)
+    if (*at == '/') name = at + 1;
+  Words(place.name, sizeof place.name) << name;
+  place.number = number;
+  place.header_bytes = fill(*reinterpret_cast<FileHeader*>(place.header), number);
+  auto* thread = new (place.thread) Thread{&place.file, -1, 0, 0, number, false, false, &place, nullptr};
+  begin_file(place.file, 0);
+  std::atomic_ref(place.taken).store(1, std::memory_order_release);
+  return thread;
+}
+
+Thread* new_thread() {
+  constexpr std::uint64_t bytes = sizeof(ThreadFile) + sizeof process.header;
+  if (!granted(bytes)) {
+    note_refused(Why::full);
+    return nullptr;
+  }
+  const std::uint32_t number = std::atomic_ref(process.threads).fetch_add(1, std::memory_order_relaxed);
+  long error = 0;
+  {
+    const OneDescriptor one;
+    if (Thread* made = with_files(number, error)) return made;
+  }
+  not_used(bytes);
+  Thread* const made = in_place(number);
+  if (made == nullptr) note_refused(why(error));
+  return made;
+}
+
 }  // namespace
+
+bool fits(std::uint64_t bytes) {
+  static std::uint64_t last = ~std::uint64_t{0};  // of before the program forbade the question
+  sys::Limit now;
+  if (sys::limit(RLIMIT_FSIZE, nullptr, &now) == 0) std::atomic_ref(last).store(now.soft, std::memory_order_relaxed);
+  return bytes <= std::atomic_ref(last).load(std::memory_order_relaxed);
+}
+
+/// Whether one of the three descriptors that a program is given is closed, while another thread may use its number.
+static bool streams_in_reach() {
+#if __has_include(<sys/single_threaded.h>)
+  if (__libc_single_threaded != 0) return false;
+#endif
+  for (int fd = 0; fd < 3; ++fd)
+    if (sys::call(__NR_fcntl, fd, F_GETFD) == -EBADF) return true;
+  return false;
+}
+
+long open_apart(const char* path, int flags, int mode) {
+  if (streams_in_reach()) return -EBADF;
+  const long fd = sys::open(path, flags, mode);
+  if (fd < 0 || fd > 2) return fd;
+  const long other = sys::duplicate(static_cast<int>(fd), 3);
+  sys::close(static_cast<int>(fd));
+  return other;
+}
 
 Record* reserve_slowly(Thread& thread, std::uint32_t count) {
   ThreadFile& file = *thread.file;
@@ -303,12 +463,12 @@ Thread* begin_thread(std::uint64_t sp) {
   const bool again = thread != nullptr;
   if (!again) thread = new_thread();
   if (thread == nullptr) {
-    if (process.shared) std::atomic_ref(process.shared->refused).fetch_add(1, std::memory_order_relaxed);
     beginning = false;
     return nullptr;
   }
   ThreadFile& file = *thread->file;
-  file.tid = sys::thread_id();
+  const auto tid = static_cast<std::int32_t>(sys::thread_id());  // below 0: it may not be asked
+  file.tid = tid > 0 ? static_cast<std::uint32_t>(tid) : process.pid + thread->number;
   free_frames(file);
   find_stack(sp, file.stack_low, file.stack_high);
   note_clocks(file);
@@ -333,8 +493,37 @@ void end_thread() {
   to_pool(thread);
 }
 
+void keep_descriptor() {
+  Thread* const thread = current;
+  if (thread == nullptr || thread->file->appended == 0) return;
+  const OneDescriptor one;
+  if (thread->fd >= 0 && still_ours(*thread)) return;
+  thread->fd = -1;
+  char path[4096];
+  name_file(path, sizeof path, *thread);
+  const long fd = open_apart(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (fd < 0) return;
+  int kept = out_of_reach(static_cast<int>(fd));
+  sys::Limit limit;
+  constexpr std::uint64_t last = 16;  // numbers below the limit, which few programs come to
+  if (kept < 0 && sys::limit(RLIMIT_NOFILE, nullptr, &limit) == 0 && limit.soft > 4 * last)
+    kept = static_cast<int>(std::max(sys::duplicate(static_cast<int>(fd), static_cast<long>(limit.soft - last)), -1L));
+  struct stat made;
+  if (kept >= 0 && sys::call(__NR_fstat, kept, sys::of(&made)) == 0) {
+    thread->device = made.st_dev;
+    thread->inode = made.st_ino;
+    thread->fd = kept;
+  }
+  sys::close(static_cast<int>(fd));
+}
+
+void leave_thread() {
+  beginning = true;
+  set_current(nullptr);
+}
+
 void note_clocks() {
-  if (current == nullptr) return;
+  if (current == nullptr || !clock_permitted()) return;
   const auto [ns, at] = both_clocks(ticks, 3);
   if (Record* record = reserve(*current))
     *record = {static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(ns), 0, 0, 0, thread_function, 0, 0};
@@ -345,6 +534,7 @@ void forget_threads() {
   beginning = false;
   pool = nullptr;
   pool_held.store(false, std::memory_order_relaxed);
+  descriptor_taken.store(false, std::memory_order_relaxed);
 }
 
 /// After vfork, in the child and in the parent that goes on then.

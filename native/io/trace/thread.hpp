@@ -11,13 +11,14 @@ namespace sonde::io {
 
 struct Thread {
   ThreadFile* file;
-  int fd;  ///< of the block file; -1: appends fail, and are counted
+  int fd;  ///< of the block file, of a process's first thread; -1: it is opened for each append
   std::uint64_t device,
       inode;             ///< of the block file: a program that closes all its descriptors may get this number again
   std::uint32_t number;  ///< in this process, for names
   bool busy;             ///< inside the tracer: calls made meanwhile are nobody's
   bool appending;
-  Thread* next;  ///< among those that are free
+  struct ThreadPlace* place;  ///< where it lies instead of in files of its own; null: nowhere
+  Thread* next;               ///< among those that are free
 };
 
 /// This thread's; null before its first traced call, and where one could not be made.
@@ -49,8 +50,15 @@ class Busy {
   Thread& thread_;
 };
 
-/// Makes one, with its files. Null when nothing can be written; `refused` counts.
+/// Makes one, with its files. Null when nothing can be written, which is counted.
 Thread* begin_thread(std::uint64_t sp);
+
+/// Whether a file may be as long as that: past the limit of the process the kernel would send it SIGXFSZ.
+bool fits(std::uint64_t bytes);
+
+/// Opens a file for the tracer: not as one of the three that a program is given, for another of its threads may write
+/// to these, also where they are closed. -errno for an error; -EBADF where it would be one of them for a moment.
+long open_apart(const char* path, int flags, int mode);
 
 /// Makes all frames empty, as they must be before the first call.
 void free_frames(ThreadFile& file);
@@ -93,6 +101,12 @@ int begin_ends();
 
 /// This thread ends: what it has goes to the file, which the next thread that begins goes on with.
 void end_thread();
+
+/// Opens the calling thread's file to stay, for it may not be opened any more after this.
+void keep_descriptor();
+
+/// This thread is not traced any more; what it has stays as it is.
+void leave_thread();
 
 /// Reads both clocks for the calling thread, whose time may end here: how long ticks are shows by the longest time
 /// between two readings.

@@ -79,8 +79,13 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   const Rule* rule = function.rule;
   frame.path = frame.via = 0;
   if (rule == nullptr) [[unlikely]] {
-    const Busy busy(thread);
-    frame.via = via(arguments.back);
+    if (function.watch == nullptr) {
+      const Busy busy(thread);
+      frame.via = via(arguments.back);
+    } else {
+      keep_descriptor();  // a filter may come, and forbid opening files
+    }
+    frame.handle = arguments[3];
     frame.size = arguments[1];
     frame.offset = arguments[2];
     return;

@@ -209,7 +209,8 @@ class Console:
         from rich.padding import Padding
         from rich.text import Text
 
-        rich, outcome = self._rich(self.out), _printable(outcome)
+        to = self.err if outcome.beside else self.out
+        rich, outcome = self._rich(to), _printable(outcome)
         good = (outcome.exit == Exit.DONE or outcome.meant) and not outcome.findings and outcome.sound
         with rich.capture() as drawn:
             if outcome.verdict:
@@ -236,8 +237,8 @@ class Console:
             if made:
                 rich.print()
                 rich.print(Text("→ ", "cyan").append(made, "default"), soft_wrap=True)
-        self.out.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
-        self.out.flush()  # before what follows on stderr
+        to.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
+        to.flush()  # before what follows on stderr
 
 
 def plain(value: Any) -> Any:

@@ -43,7 +43,7 @@ class Outcome:
     document: raw text for stdout instead (CSV, Markdown). stream: raw bytes for stdout instead, taken piece by piece
     while they are written; a terminal gets them only where they are text. exit: the exit code; of `io run`
     and `cluster exec` that of the command which they ran. meant: it ended as it should, whatever its exit code is, as a
-    server does by Ctrl-C.
+    server does by Ctrl-C. beside: stdout is that of a command which it ran, and the result goes to stderr.
     """
 
     room: str
@@ -61,6 +61,7 @@ class Outcome:
     stream: Iterable[bytes] | None = None
     sound: bool = True
     meant: bool = False
+    beside: bool = False
     exit: Exit | int = Exit.DONE
 
     @classmethod

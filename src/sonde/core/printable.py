@@ -18,6 +18,11 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda found: _numbered(found[0], "\\x"), text)
 
 
+def one_line(text: str) -> str:
+    """The same of a name that stands in a line of its own or in a table's cell: line breaks and tabs, too."""
+    return printable(text).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
 def encodable(text: str) -> str:
     """The text as UTF-8 can hold it: halves of characters, which stand for bytes that are no text, as U+FFFD."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

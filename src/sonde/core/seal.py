@@ -39,6 +39,7 @@ from sonde.core.blocks import BlockFile
 from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
 from sonde.core.owned_files import Folder, NewFile, is_part
+from sonde.core.printable import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -966,11 +967,13 @@ def _attribute(value: Any) -> Any:
         if abs(value) < 2**31:
             return np.int32(value)
         return np.int64(value) if abs(value) < 2**63 else str(value)
-    if isinstance(value, str | float):
+    if isinstance(value, str):  # a command line may hold bytes that are no text
+        return encodable(value)
+    if isinstance(value, float):
         return value
     if isinstance(value, list | tuple) and value:
         if all(isinstance(item, str) for item in value):
-            return list(value)
+            return [encodable(item) for item in value]
         if all(isinstance(item, int | float) for item in value):
             return np.asarray(value)
     return json.dumps(value, default=plain)

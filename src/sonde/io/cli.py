@@ -122,6 +122,11 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
     help="What the bricks of this GlusterFS volume counted, too; on one of its servers.",
 )
 @click.option(
+    "--starters",
+    is_flag=True,
+    help="Shells, env, nice and their like, too: what they do themselves is else left out.",
+)
+@click.option(
     "--max-trace",
     "most_bytes",
     type=Bytes(),
@@ -153,15 +158,16 @@ def run(
     attach: tuple[int, ...],
     seconds: float | None,
     gluster: str | None,
+    starters: bool,
     most_bytes: int,
     pairs: int | None,
     command: tuple[str, ...],
 ) -> Outcome:
     """Traces a command, mpirun lines included, and says where its time went.
 
-    The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams; with --json
-    its standard output goes to standard error, so that the result stands alone. Sonde ends with the command's exit
-    status.
+    The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams, and the result
+    goes to standard error; with --json its standard output goes to standard error, and the result stands alone on
+    standard output. Sonde ends with the command's exit status.
 
     The command starts its ranks itself. Of a program alone Sonde does it, with --ntasks, --hosts, or a --launcher that
     is mpirun or srun.
@@ -212,6 +218,7 @@ def run(
         seconds,
         spared,
         gluster or "",
+        starters,
     )
     if dry_run:
         from sonde.core import seal
@@ -228,7 +235,7 @@ def run(
             rows.append(("then", f"{pairs} rounds with and without each hint of a finding"))
         started = [
             "env",
-            *(f"{name}={value}" for name, value in run_trace.environment(folder).items()),
+            *(f"{name}={value}" for name, value in run_trace.environment(folder, starters).items()),
             *words,
         ]
         return Outcome.dry_run(
@@ -246,6 +253,7 @@ def run(
     done = run_trace.trace(request, sys.stderr if settings().json else None, settings().say)
     outcome = told_of(done.file.path, "run")
     outcome.values["status"] = done.status
+    outcome.beside = bool(command)
     outcome.exit = Exit.INTERRUPTED if done.interrupted else done.status
     if pairs and not done.status:
         _try(request, done.file.path, pairs, outcome)

@@ -110,7 +110,9 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
         length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
         text_ends = counted = at + 1 + -(-length // RECORD.itemsize)
         is_call[at + 1 : text_ends] = False
-        found.append((at, calls, records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "replace")))
+        found.append(
+            (at, calls, records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "backslashreplace"))
+        )
     ended = records[is_call]
     notes: list[Note] = []
     for at, first, name in found:

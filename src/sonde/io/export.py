@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core.printable import one_line
 from sonde.io.events import FAILED, THROWN, UNFINISHED
 from sonde.io.schema import ENGINES
 
@@ -99,11 +100,16 @@ def _named(paths: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def csv_text(raw: xr.Dataset) -> Iterator[bytes]:
-    """Comma-separated, units in the heads."""
+    """Comma-separated, units in the heads. A line a call: what would end a line in a name, or rule a terminal, is
+    escaped."""
     heads = [f"{name} ({unit})" if unit not in ("", "1") else name for name, unit in COLUMNS.items()]
     yield _lines([heads])
     for columns in rows(raw):
-        yield _lines(zip(*(values.tolist() for values in columns.values())))
+        yield _lines(zip(*(_escaped(values.tolist()) for values in columns.values())))
+
+
+def _escaped(values: list[Any]) -> list[Any]:
+    return [one_line(value) if isinstance(value, str) else value for value in values]
 
 
 def _lines(records: Any) -> bytes:

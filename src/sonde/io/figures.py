@@ -13,9 +13,10 @@ import xarray as xr
 from sonde.core.dataset import summary_of
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
+from sonde.core.printable import one_line
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, servers, tries, try_words, words
+from sonde.io import aside, joins, servers, tries, try_words, words, worlds
 from sonde.io.findings import findings
 from sonde.io.layers import DIRECTIONS
 
@@ -137,12 +138,13 @@ def members(summary: xr.Dataset) -> list[tuple[int, list[int]]]:
 
     A rank may have run several programs: a script that starts it, and what that calls, have its rank, too.
     """
-    ranks = summary["process_rank"].values.tolist()
+    ranks, members_ = summary["process_rank"].values.tolist(), worlds.members(summary).tolist()
     of: dict[int, list[int]] = {}
-    for k, rank in enumerate(ranks):
-        if rank >= 0:
-            of.setdefault(rank, []).append(k)
-    return [*sorted(of.items()), *((-1, [k]) for k, rank in enumerate(ranks) if rank < 0)]
+    for k, member in enumerate(members_):
+        if member >= 0:
+            of.setdefault(member, []).append(k)
+    grouped = [(ranks[mine[0]], mine) for _, mine in sorted(of.items())]
+    return [*grouped, *((-1, [k]) for k, rank in enumerate(ranks) if rank < 0)]
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
@@ -174,7 +176,8 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                 )
             )
     each_s = io_time(summary)
-    ranks = [(rank, float(each_s[mine].sum())) for rank, mine in members(summary) if rank >= 0]
+    called = worlds.named(summary)
+    ranks = [(called[mine[0]], float(each_s[mine].sum())) for rank, mine in members(summary) if rank >= 0]
     if len(ranks) > 1 and (mean := sum(time for _, time in ranks) / len(ranks)) > 0:
         slowest, most = max(ranks, key=lambda one: one[1])
         ratio = most / mean
@@ -461,15 +464,15 @@ def _choice(summary: xr.Dataset) -> tuple[list[list[int]], list[str]]:
         chosen = np.sort(np.concatenate([order[: CHOICES // 2], order[-CHOICES // 2 :]]))
     shown = [groups[k] for k in chosen.tolist()]
     names = _names(summary, [mine[0] for mine in shown])
-    return shown, [f"rank {name}" if name.isdigit() else name for name in names]
+    return shown, [f"rank {name}" if name.replace(":", "").isdigit() else name for name in names]
 
 
 def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[str]:
     """What processes may be called, each once: by their ranks, others by their programs."""
     made: dict[str, None] = {}
+    ranks = worlds.named(summary)
     for k in processes:
-        rank = int(summary["process_rank"].values[k])
-        name = str(rank) if rank >= 0 else str(summary["process_program"].values[k]).rpartition("/")[2]
+        name = ranks[k] or str(summary["process_program"].values[k]).rpartition("/")[2]
         if name in made:
             name = f"{name} {summary['process_pid'].values[k]}"
         if name in made:
@@ -652,7 +655,7 @@ def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
     paths_ = summary["path"].values
     rows: list[tuple[str, ...]] = [("", *(str(summary["layer_name"].values[k]) for k in layers), "file")]
     for file in used[order].tolist():
-        path = str(paths_[file])
+        path = one_line(str(paths_[file]))
         for direction, verb in ((1, "written"), (0, "read")):
             if requests[file, :, direction].any():
                 cells = [
@@ -685,7 +688,7 @@ def dataset_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
     requests, moved = (summary[name].values[:, hdf5].sum(axis=1) for name in ("file_requests", "file_bytes"))
     names = np.flatnonzero(within)
     return [
-        (verb, _asked(int(requests[k, d]), int(moved[k, d])), str(summary["path"].values[k]))
+        (verb, _asked(int(requests[k, d]), int(moved[k, d])), one_line(str(summary["path"].values[k])))
         for k in names[np.argsort(-moved[names].max(axis=1), kind="stable")].tolist()
         for d, verb in ((1, "written"), (0, "read"))
         if requests[k, d]
@@ -744,14 +747,15 @@ def processes_table(summary: xr.Dataset) -> Table:
     """Every process: where it ran, what it did, and its time in each layer itself. Totals are of its program's I/O."""
     own = summary["layer_self_time"].values
     used = np.flatnonzero(own.any(axis=0)).tolist()
-    rank, host, pid, program_, dropped = (
-        summary[f"process_{name}"].values for name in ("rank", "host", "pid", "program", "dropped")
+    rank = worlds.named(summary)
+    host, pid, program_, dropped = (
+        summary[f"process_{name}"].values for name in ("host", "pid", "program", "dropped")
     )
     ours = words.beside(summary)[summary["function_layer"].values]
     calls, traced = summary["calls"].values[:, ~ours].sum(axis=1), io_time(summary)
     rows = [
         (
-            f"{rank[k]}" if rank[k] >= 0 else "–",
+            rank[k] or "–",
             str(host[k]),
             f"{pid[k]}",
             str(program_[k]).rpartition("/")[2],

@@ -14,7 +14,7 @@ import numpy as np
 
 from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import servers
+from sonde.io import servers, worlds
 from sonde.io.collective_io import COLLECTIVE, directions
 from sonde.io.layers import DIRECTIONS, KINDS
 from sonde.io.words import BESIDE, counted
@@ -516,13 +516,20 @@ def _of_kind(trace: _Trace, kinds: tuple[str, ...]) -> tuple[float, int, np.ndar
 
 
 def _uneven(trace: _Trace) -> list[Finding]:
-    """A rank whose reads, writes and syncs take longer than those of the others.
+    """As `_uneven_of`, of each MPI program: what ranks of two do is not to be alike."""
+    world = worlds.of(trace.summary)
+    return [one for which in np.unique(world[world >= 0]) for one in _uneven_of(trace, world == which)]
+
+
+def _uneven_of(trace: _Trace, of_program: np.ndarray) -> list[Finding]:
+    """A rank whose reads, writes and syncs take longer than those of the others of its program.
 
     Not where few ranks do the work of all by design, as aggregators do in collective calls, and not of layers whose
     time is waiting for other ranks, too: there the one who is longest is the one who was there first.
     """
     s = trace.summary
-    of_process = s["process_rank"].values
+    of_process = np.where(of_program, s["process_rank"].values, worlds.NONE)
+    called = dict(zip(of_process.tolist(), worlds.named(s)))
     ranks = np.unique(of_process[of_process >= 0])  # one may have run several programs, one after another
     if len(ranks) < 2:
         return []
@@ -557,7 +564,8 @@ def _uneven(trace: _Trace) -> list[Finding]:
         found.append(
             Finding(
                 "io.uneven",
-                f"rank {ranks[most]} is {format_duration(time[most])} in reads and writes of {trace.titles[k]}, "
+                f"rank {called[int(ranks[most])]} is {format_duration(time[most])} in reads and writes of "
+                f"{trace.titles[k]}, "
                 f"the others {format_duration(others)} on average{data}",
                 {
                     "share": trace.share(float(time[most] - time.mean())),

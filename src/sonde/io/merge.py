@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.errors import DataError
-from sonde.io import servers
+from sonde.io import servers, worlds
 from sonde.io.schema import CHUNK, EVENT, OF_PROCESS, OF_REQUEST, OF_SOURCE, OF_THREAD, RANKLESS, RAW
 from sonde.io.words import TRACER
 
@@ -69,16 +69,23 @@ def merged(
     by_rank = np.lexsort((ranks, ranks == RANKLESS))  # ranks first, in order
     process_at = np.argsort(by_rank)
     columns: dict[str, list[np.ndarray]] = {name: [] for name in (*OF_PROCESS, *OF_THREAD)}
+    programs, seen = 0, set[int]()  # MPI programs of the traces before, and their ranks
     long: dict[str, list[_Part]] = {name: [] for name in _LONG}
     events = processes = 0
     for raw, there, shift, functions_of, paths_of in zip(raws, whole_raws, shifts, function_at, path_at):
+        of_ranks, its = worlds.of(raw), {rank for rank in raw["process_rank"].values.tolist() if rank >= 0}
+        if not seen & its:  # other ranks of the one program, or of the first
+            programs = 0
+        seen |= its
         changed = {
+            "process_world": np.where(of_ranks >= 0, of_ranks + programs, worlds.NONE).astype(np.int32),
             "process_begin": raw["process_begin"].values + shift,
             "thread_process": process_at[raw["thread_process"].values + processes],
             "thread_first": raw["thread_first"].values + events,
         }
         for name, parts in columns.items():
-            parts.append(changed.get(name, raw[name].values))
+            parts.append(changed[name] if name in changed else raw[name].values)
+        programs = max(programs + int(of_ranks.max(initial=worlds.NONE)) + 1, programs)
         read: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             "begin": _plus(shift),
             "function_index": _of_table(functions_of),

@@ -47,7 +47,116 @@ _FRAME = np.dtype(
 )  # fmt: skip
 _FRAMES_AT, _BLOCKS_AT = 4096, TAIL_BYTES - 2 * BLOCK_BYTES
 _COUNT = re.compile(r"[0-9]{1,9}")
-_SHARED = struct.Struct("<8sQQQ")
+# Shared and ThreadPlace of native/io/trace/process.hpp, Why and Unseen of unseen.hpp.
+_KINDS = 8
+_SHARED = struct.Struct(f"<8sQQ{3 * _KINDS}Q")
+ACCOUNT_BYTES, PLACE_BYTES, PLACES = 4096, 65536, 16
+_PLACE = struct.Struct("<IIII1008s")
+_PLACE_HEADER_AT, _PLACE_FILE_AT = 4096, PLACE_BYTES - TAIL_BYTES
+_PROCESS = re.compile(r"[^/]+-[0-9]{1,10}-[0-9a-f]{1,16}")
+
+_MORE_ROOM = "raise --max-trace, or trace fewer layers with --layers"
+# Why calls are not in the trace, and what to type next, in the order of Why.
+_WHYS = (
+    ("the trace was at its limit", _MORE_ROOM),
+    (
+        "the program is behind a filter of system calls (seccomp) that does not let the tracer write",
+        "as root --kernel shows its system calls",
+    ),
+    (
+        "the program may not write files as large as the trace's (ulimit -f)",
+        "raise that limit: 'ulimit -f' tells it in units of 1 KiB or 512 B",
+    ),
+    (
+        "the program had no file descriptor left (ulimit -n)",
+        "raise that limit, or have fewer files open at once",
+    ),
+    ("there was no room on the disk", "free space where the run's folder is, or write elsewhere: --output"),
+    (
+        "the program was not let write to the run's folder, as after it became another user, or had no memory left",
+        "write where it may: --output; 'ulimit -v' tells what memory it may have",
+    ),
+    (
+        "the program has several threads and closed standard streams, whose numbers the trace's files would get",
+        "start it with these open: </dev/null >/dev/null 2>&1",
+    ),
+)
+# I/O past what is traced, in the order of Unseen: docs/explain/io-engines.md has the table.
+_UNSEEN = (
+    (
+        "loaded libraries into a namespace of their own (dlmopen), whose calls are not seen",
+        "load them with dlopen, or as root add --kernel, which shows their system calls",
+    ),
+    (
+        "handed requests to the kernel by io_uring, which takes them without a call",
+        "choose another engine in the program where it has one; --kernel shows io_uring_enter, not the requests",
+    ),
+    (
+        "did I/O by syscall(2), past the C library's functions, which is not seen",
+        "as root --kernel shows all system calls",
+    ),
+    (
+        "handed requests to the kernel by io_submit, which is not seen",
+        "as root --kernel shows io_submit, not the requests",
+    ),
+    (
+        "loaded libraries later whose functions could not be written down, and are not seen",
+        "see why in the other warnings",
+    ),
+    (
+        "gave up the processor's clock, by strict mode of seccomp or PR_SET_TSC; what came after that is not seen",
+        "as root --kernel shows its system calls",
+    ),
+)
+
+
+def account(folder: Path, host: str) -> None:
+    """Makes the account of a node's processes, and the places of threads that can have no files of their own: a program
+    may be allowed less than they take. Where there is no room the tracer makes what it can."""
+    with (
+        suppress(OSError),
+        Folder(folder) as run,
+        os.fdopen(run.make(f"{host.replace('/', '_')}.shared", 0o600), "wb") as file,
+    ):
+        os.posix_fallocate(file.fileno(), 0, ACCOUNT_BYTES + PLACES * PLACE_BYTES)
+
+
+def unpack(folder: Path) -> None:
+    """Makes files of the places that threads were given instead of files of their own. Errors of `close`."""
+    with Folder(folder) as run:
+        _unpack(run)
+
+
+def _unpack(run: Folder) -> None:
+    for name in _named(run, ".shared"):
+        text = run.read(name)
+        for at in range(ACCOUNT_BYTES, len(text) - PLACE_BYTES + 1, PLACE_BYTES):
+            taken, number, header, _, words = _PLACE.unpack_from(text, at)
+            process = words.split(b"\0")[0].decode("utf-8", "replace")
+            if taken != 1 or not _PROCESS.fullmatch(process) or header > _PLACE_FILE_AT - _PLACE_HEADER_AT:
+                continue
+            _refuse_unless_own(run)
+            tail, path = f"{process}-{number}.tail", f"{process}-{number}.blk"
+            kept = bytearray(text[at + _PLACE_FILE_AT : at + PLACE_BYTES])
+            fields = list(_TAIL.unpack_from(kept))
+            if fields[-1] == 0 or run.facts(path) is None:  # it never got a block file
+                fields[-1] = header
+                _TAIL.pack_into(kept, 0, *fields)
+                begin = at + _PLACE_HEADER_AT
+                with os.fdopen(run.change_or_make(path, 0o600), "r+b") as file:
+                    file.truncate()
+                    file.write(text[begin : begin + header])
+            if run.facts(tail) is None:
+                with os.fdopen(run.make(tail, 0o600), "wb") as file:
+                    file.write(kept)
+            with os.fdopen(run.change(name), "r+b", buffering=0) as file:  # it is done
+                os.pwrite(file.fileno(), bytes(4), at)
+
+
+def _refuse_unless_own(run: Folder) -> None:
+    own = f"own-{run.path.name}"
+    hint = f"{typed('cp', '-r', run.path, own)}; {typed('sonde', 'data', 'recover', own)}"
+    run.refuse_unless_own("finish what was traced", hint)
 
 
 def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warning]]:
@@ -88,11 +197,10 @@ def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
                 "trace a command that waits for what it starts",
             )
         )
+    _unpack(run)
     tails = _named(run, ".tail")
     if tails:
-        own = f"own-{folder.name}"
-        hint = f"{typed('cp', '-r', folder, own)}; {typed('sonde', 'data', 'recover', own)}"
-        run.refuse_unless_own("finish what was traced", hint)
+        _refuse_unless_own(run)
     for tail in tails:
         try:
             _finish(run, tail)
@@ -301,27 +409,40 @@ def _refused(run: Folder) -> list[Warning]:
 
 
 def _account(name: str, text: bytes) -> list[Warning]:
-    """What a node's processes could not keep."""
+    """What a node's processes could not keep, and what of them is not seen."""
     kept = text[: _SHARED.size]
-    if len(kept) < _SHARED.size or not kept.startswith(b"SONDESHR"):
+    if len(kept) < _SHARED.size or not kept.startswith(b"SONDESH2"):
         return []
-    _, _, refused, dropped = _SHARED.unpack(kept)
+    numbers = _SHARED.unpack(kept)[3:]
+    refused, lost, unseen = (numbers[k : k + _KINDS] for k in range(0, 3 * _KINDS, _KINDS))
     host, found = name.removesuffix(".shared"), []
-    if dropped:
-        found.append(
-            Warning(
-                "io.trace_full",
-                f"{dropped} calls on {host} found the trace at its limit and are not in it",
-                "raise --max-trace, or trace fewer layers with --layers",
+    for calls, (why, hint) in zip(lost, _WHYS):
+        if calls:
+            full = hint == _MORE_ROOM
+            what = (
+                f"{calls} calls on {host} found the trace at its limit"
+                if full
+                else f"{calls} calls on {host}: {why}"
             )
-        )
-    if refused:
-        found.append(
-            Warning(
-                "io.threads_not_traced",
-                f"{refused} times a call on {host} was not traced, for its thread could not be given files to "
-                f"write to, which take {format_size(TAIL_BYTES + HEADER_BYTES)}",
-                "raise --max-trace, or free space where the run's folder is",
+            found.append(
+                Warning(
+                    "io.trace_full" if full else "io.calls_lost",
+                    f"{what} and are not in it" if full else f"not in the trace are {what}",
+                    hint,
+                )
             )
-        )
+    for times, (why, hint) in zip(refused, _WHYS):
+        if times:
+            found.append(
+                Warning(
+                    "io.threads_not_traced",
+                    f"{times} times a call on {host} was not traced, for its thread could not be given files to "
+                    f"write to, which take {format_size(TAIL_BYTES + HEADER_BYTES)}: {why}",
+                    hint,
+                )
+            )
+    for processes, (what, hint) in zip(unseen, _UNSEEN):
+        if processes:
+            some = "a process" if processes == 1 else f"{processes} processes"
+            found.append(Warning("io.not_seen", f"{some} on {host} {what}", hint))
     return found

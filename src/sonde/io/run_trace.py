@@ -23,6 +23,7 @@ from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks, mpi_environment
+from sonde.core.lines import kernel_lines
 from sonde.core.units import format_duration
 from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
@@ -38,11 +39,17 @@ TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what tells a command to
 SETTLE_S = 0.02  # after which a signal to a group has come to all of it
 LAUNCHERS = (*COMMANDS, "srun")
 # Programs that only start others: their own calls would stand in the trace as if they were the job's.
-STARTERS = (
+_OF_RANKS = (
     *COMMANDS, "orterun", "orted", "prte", "prted", "prterun", "hydra_pmi_proxy", "hydra_bstrap_proxy", "srun",
-    "slurmstepd", "env", "timeout", "nice", "nohup", "time", "setsid", "stdbuf", "taskset", "numactl", "sh", "bash",
-    "dash", "zsh", "ssh", "rsh",
+    "slurmstepd",
 )  # fmt: skip
+_TOOLS = (
+    "env", "timeout", "nice", "nohup", "time", "setsid", "stdbuf", "taskset", "numactl", "sh", "bash", "dash", "zsh",
+    "ssh", "rsh",
+)  # fmt: skip
+STARTERS = (*_OF_RANKS, *_TOOLS)
+# Where a system has its tools: a program elsewhere that is called as one of them is the user's own.
+_SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Request:
     typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
     run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
     not probed in these.
+    starters: programs that mostly start others, such as shells, too.
     gluster: a volume whose bricks' counters are read; "" for none.
     start: makes the line that is started, given the variables that its program must find; None: it is the command,
     told to pass them on. env: more variables, which are in the command already; with `start` all there are. cwd: where;
@@ -74,6 +82,7 @@ class Request:
     seconds: float | None = None
     spared: Sequence[str] = ()
     gluster: str = ""
+    starters: bool = False
     attrs: Mapping[str, Any] = field(default_factory=dict)
     start: Callable[[Mapping[str, str]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -108,15 +117,36 @@ def library() -> Path:
     return path
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """What a program must find in its environment to be traced into a run's folder."""
+def environment(folder: Path, starters: bool = False) -> dict[str, str]:
+    """What a program must find in its environment to be traced into a run's folder.
+
+    starters : shells, and what else mostly starts other programs, are traced as well
+    """
     before = os.environ.get("LD_PRELOAD", "")
     return {
         "LD_PRELOAD": f"{library()}{':' if before else ''}{before}",
         "SONDE_IO_FOLDER": str(folder.resolve()),
         "SONDE_IO_TABLE": str(folder.resolve() / TABLE),
-        "SONDE_IO_SKIP": ":".join(STARTERS),
+        "SONDE_IO_SKIP": ":".join([*_OF_RANKS, *([] if starters else _tools())]),
+        "SONDE_IO_SECCOMP": _filters(),
     }
+
+
+def _tools() -> list[str]:
+    """Files of the system's tools that start others, as the kernel names them when they run."""
+    found = {(Path(folder) / name).resolve() for folder in _SYSTEM for name in _TOOLS}
+    # Where one file is all tools, as busybox, it is not told apart from those that do I/O.
+    return sorted(str(path) for path in found if path.name in _TOOLS and path.is_file())
+
+
+def _filters() -> str:
+    """Filters of system calls that this process is behind itself, as a container's are: "2:1"; what is traced may be
+    behind no others, which nobody saw."""
+    with suppress(OSError):
+        told = dict(line.split(":", 1) for line in kernel_lines(Path("/proc/self/status")) if ":" in line)
+        mode, count = (told.get(key, "0").strip() for key in ("Seccomp", "Seccomp_filters"))
+        return f"{mode}:{count}"
+    return "0:0"
 
 
 def line(request: Request, folder: Path) -> list[str]:
@@ -147,7 +177,7 @@ def line(request: Request, folder: Path) -> list[str]:
             f"there is no program '{command[0]}'{nearest(there.name, tuple(names))}",
             "give a program and its arguments after --, as you would start it",
         )
-    return with_variables(request, environment(folder))
+    return with_variables(request, environment(folder, request.starters))
 
 
 def ranks_of(command: Sequence[str], launcher: str, ntasks: int | None, hosts: Sequence[str]) -> int:
@@ -265,11 +295,15 @@ def trace(
     run_dir = seal.run_folder(request.out)
     run_tracefs.remove_stale()
     # May refuse: before anything is made.
-    words = line(request, run_dir) if request.start is None else request.start(environment(run_dir))
+    words = (
+        line(request, run_dir)
+        if request.start is None
+        else request.start(environment(run_dir, request.starters))
+    )
     if request.gluster:
         run_gluster.check()
     watching = Watching.of(request)
-    env = os.environ | dict(request.env) | environment(run_dir)
+    env = os.environ | dict(request.env) | environment(run_dir, request.starters)
     if request.start is not None:  # what starts it is not to be traced
         env = dict(request.env or os.environ)
     stdin = None if output is None or errors is None else subprocess.DEVNULL
@@ -313,6 +347,7 @@ def trace(
     with session.unless_interrupted(run_dir, "io", begin), seal.hold(run_dir) as held:
         try:
             (run_dir / TABLE).write_bytes(compiled(request.layers, request.most_bytes))
+            run_close.account(run_dir, host)
         except OSError as error:
             session.forget(run_dir)
             raise EnvironmentFailure(
@@ -359,6 +394,7 @@ def trace(
             *(_of_status(status, request.command, interrupted) if words else []),
             *_not_exported(request, run_dir),
         ]
+        run_close.unpack(run_dir)
         if not any(run_dir.glob("*.blk")):
             refused = run_close.not_traced(run_dir)
             session.forget(run_dir)
@@ -630,6 +666,13 @@ def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> E
     nothing = f"nothing was traced (exit status {status})"
     if refused:
         return EnvironmentFailure("io.nothing_traced", f"{nothing}: {refused[0].evidence}", refused[0].hint)
+    if clears := _clears(request.command):
+        return EnvironmentFailure(
+            "io.nothing_traced",
+            f"{nothing}: '{clears}' clears the environment, by which the tracer comes into programs",
+            "leave that out, or do it around Sonde: "
+            f"{typed(*clears.split())} {typed('PATH=…')} sonde io run -- …",
+        )
     own = next((word for word in request.command if word.startswith("LD_PRELOAD=")), "")
     if own or "LD_PRELOAD" in request.command:
         what = own.partition("=")[2] or "LIBRARY"
@@ -650,8 +693,45 @@ def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> E
                 if request.uprobes
                 else "as root --uprobes sees functions that it holds and names, and --kernel its system calls",
             )
+    left_out = _left_out(request)
+    if left_out:
+        return EnvironmentFailure(
+            "io.nothing_traced",
+            f"{nothing}: what ran was {left_out}, a program that mostly starts others, whose own calls are left out",
+            f"{typed('sonde', 'io', 'run', '--starters', '--', *request.command)} traces it, too",
+        )
     return EnvironmentFailure(
         "io.nothing_traced",
         f"{nothing}: no traced process called a function of {layers}",
         f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} tells what can be seen of it",
     )
+
+
+def _clears(command: Sequence[str]) -> str:
+    """The words by which an env of the command takes LD_PRELOAD away: "env -i"; "" where there are none."""
+    for k, word in enumerate(command):
+        if Path(word).name != "env":
+            continue
+        rest = list(command[k + 1 :])
+        for at, option in enumerate(rest):
+            if option in ("-", "--ignore-environment") or re.fullmatch(r"-[0v]*i[0iv]*", option):
+                return f"env {option}"
+            if option in ("-u", "--unset") and rest[at + 1 : at + 2] == ["LD_PRELOAD"]:
+                return f"env {option} LD_PRELOAD"
+            if option in ("-uLD_PRELOAD", "--unset=LD_PRELOAD"):
+                return f"env {option}"
+            if not option.startswith("-") and "=" not in option and rest[at - 1 : at] not in (["-u"], ["-C"]):
+                break
+    return ""
+
+
+def _left_out(request: Request) -> str:
+    """The name of the first program of the command that is left out for what it is; ""."""
+    if request.starters:
+        return ""
+    tools = set(_tools())
+    for word in request.command:
+        found = shutil.which(word)
+        if found and (Path(found).name in _OF_RANKS or os.path.realpath(found) in tools):
+            return Path(word).name
+    return ""

@@ -17,7 +17,7 @@ from sonde.core import described
 from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, read_run
-from sonde.io import servers, tries
+from sonde.io import servers, tries, worlds
 from sonde.io.aside import BY_FILE
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
@@ -79,6 +79,9 @@ OF_PROCESS: dict[str, Described] = {
     "process_pid": Described(("process",), "<i4", "1", "its number there"),
     "process_parent": Described(("process",), "<i4", "1", "number of the process that started it"),
     "process_rank": Described(("process",), "<i4", "1", "its MPI rank; -1 none"),
+    "process_world": optional(
+        ("process",), "1", "which MPI program it is a rank of, in the order in which they began; -1 none", "<i4"
+    ),
     "process_program": Described(("process",), "str", "", "its executable"),
     "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
     "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
@@ -413,6 +416,7 @@ class TraceSchema:
             "process_pid": np.array([headers[name]["pid"] for name in order], np.int32),
             "process_parent": np.array([headers[name]["parent"] for name in order], np.int32),
             "process_rank": np.array([headers[name]["rank"] for name in order], np.int32),
+            "process_world": np.array(worlds.of_headers([headers[name] for name in order]), np.int32),
             "process_program": _texts(headers[name]["program"] for name in order),
             "process_begin": np.array(began, np.float64).round().astype(np.int64),
             "process_dropped": dropped,
@@ -572,14 +576,14 @@ def _cost_ns(header: Mapping[str, Any], clocks: Clocks, key: str) -> float:
 def _of_ranks(
     headers: Mapping[str, Mapping[str, Any]], order: Sequence[str], heard: Mapping[str, Calls]
 ) -> list[Calls]:
-    """Collective calls of all ranks, in order; [] where there are none, one is missing, or two have one number."""
-    of_rank = {
-        name: int(headers[name]["rank"])
-        for name in order
-        if name in heard and heard[name].begin and int(headers[name]["rank"]) != RANKLESS
-    }
-    ranks = sorted(of_rank.values())
-    return [heard[name] for name in of_rank] if ranks == list(range(len(ranks))) else []
+    """Collective calls of all ranks, in order, of the MPI program that has most; [] where there are none, one is
+    missing, or two have one number."""
+    of_world: dict[int, dict[str, int]] = {}
+    for name, world in zip(order, worlds.of_headers([headers[name] for name in order])):
+        if name in heard and heard[name].begin and world != worlds.NONE:
+            of_world.setdefault(world, {})[name] = int(headers[name]["rank"])
+    whole = [ranks for ranks in of_world.values() if sorted(ranks.values()) == list(range(len(ranks)))]
+    return [heard[name] for name in max(whole, key=len, default={})]
 
 
 def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile) -> None:

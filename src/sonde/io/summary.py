@@ -12,7 +12,8 @@ from sonde.io.schema import OF_FUNCTION, OF_LAYER, OF_PATH, RAW
 BINS = 400  # of the timeline
 
 NAMES = (
-    *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program",
+    *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_world",
+    "process_program",
     "process_dropped", "call_cost", "clock_offset", "clock_drift", "clock_error", *servers.RAW, *tries.RAW,
 )  # fmt: skip
 """What is copied from /raw: the tables that the others are read by, what servers counted, what came of trying hints."""

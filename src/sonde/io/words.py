@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.outcome import Table
+from sonde.core.printable import one_line
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, servers
+from sonde.io import aside, joins, servers, worlds
 from sonde.io.layers import DIRECTIONS
 from sonde.io.schema import ENGINES
 
@@ -123,6 +124,7 @@ def under_way(summary: xr.Dataset) -> list[dict[str, Any]]:
             (process, thread),
             {
                 "rank": int(summary["process_rank"].values[process]),
+                "world": int(worlds.of(summary)[process]),
                 "host": str(summary["process_host"].values[process]),
                 "pid": int(summary["process_pid"].values[process]),
                 "program": str(summary["process_program"].values[process]),
@@ -199,10 +201,12 @@ def _program(summary: xr.Dataset) -> np.ndarray:
 
 
 def _who(summary: xr.Dataset) -> str:
-    ranks = summary["process_rank"].values
-    count = len(np.unique(ranks[ranks >= 0]))
+    ranks, members, of_programs = summary["process_rank"].values, worlds.members(summary), worlds.of(summary)
+    count, programs = (len(np.unique(which[which >= 0])) for which in (members, of_programs))
     others = int((ranks < 0).sum())
     words = [counted(count, "rank")] if count else []
+    if programs > 1:
+        words = [f"{words[0]} of {programs} MPI programs"]
     if others:
         name = str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2]
         words.append(
@@ -216,7 +220,7 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
     own = float(summary["layer_self_time"].values[:, layer].sum())
     mine = summary["function_layer"].values == layer
     moved = {}
-    of_rank = summary["process_rank"].values + 1  # those of no rank count as one
+    of_rank = np.unique(worlds.members(summary), return_inverse=True)[1]  # those of no rank count as one
     for direction, name in enumerate(DIRECTIONS):
         requests = int(summary["requests"].values[:, layer, direction].sum())
         size = int(summary["request_bytes"].values[:, layer, direction].sum())
@@ -272,6 +276,7 @@ def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
         "host": str(summary["process_host"].values[k]),
         "pid": int(summary["process_pid"].values[k]),
         "rank": int(summary["process_rank"].values[k]),
+        "world": int(worlds.of(summary)[k]),
         "program": str(summary["process_program"].values[k]),
         "calls": int(summary["calls"].values[k, _program(summary)].sum()),
         "traced_s": float(summary["traced_time"].values[k]),
@@ -402,14 +407,14 @@ def _files_table(summary: xr.Dataset, every: bool = False) -> Table:
     shown = told if every else told[:FILES_SHOWN]
     rows = [
         (
-            value["path"],
+            one_line(value["path"]),
             value["layer"],
             *(f"{value[name] or ''}" for name in ill),
             *(_of_file(value[way]) for way in DIRECTIONS),
         )
         for value in shown
     ]
-    mapped = [f"{path} ({format_size(size)})" for path, size in _mapped(summary)]
+    mapped = [f"{one_line(path)} ({format_size(size)})" for path, size in _mapped(summary)]
     notes = [f"and {len(told) - len(shown)} more: --all" if len(told) > len(shown) else ""]
     if mapped:
         more = ", …" if len(mapped) > MAPPED_SHOWN and not every else ""
@@ -512,9 +517,9 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
     own = summary["layer_self_time"].values
     used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
     groups: dict[tuple[str, str], list[int]] = {}
+    ranks = worlds.named(summary)
     for k in range(summary.sizes["process"]):
-        rank, program = int(summary["process_rank"].values[k]), str(summary["process_program"].values[k])
-        name = f"{rank}" if rank >= 0 else program.rpartition("/")[2]
+        name = ranks[k] or str(summary["process_program"].values[k]).rpartition("/")[2]
         groups.setdefault((name, str(summary["process_host"].values[k])), []).append(k)
     rows = []
     for (name, host), members in list(groups.items())[: None if every else RANKS_SHOWN]:
@@ -525,7 +530,20 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
         ("rank", "host", *(str(summary["layer_name"].values[k]) for k in used)),
         rows,
         right=tuple(range(2, 2 + len(used))),
-        note="; ".join(filter(None, (f"and {more} more: --all" if more > 0 else "", _clocks(summary)))),
+        note="; ".join(
+            filter(
+                None, (f"and {more} more: --all" if more > 0 else "", _programs(summary), _clocks(summary))
+            )
+        ),
+    )
+
+
+def _programs(summary: xr.Dataset) -> str:
+    """What the ranks of several MPI programs are called; "" where there is one."""
+    return (
+        "1:0 is rank 0 of the first MPI program, 2:0 that of the second"
+        if any(":" in name for name in worlds.named(summary))
+        else ""
     )
 
 

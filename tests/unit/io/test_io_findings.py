@@ -30,10 +30,13 @@ TABLE = "".join(f"{k}\t{k}\t{name}\tlib\n" for k, name in enumerate(NAMES))
 
 @pytest.fixture
 def told(tmp_path):
-    """told({rank: calls}) by code. A call: (name, begin, end, depth, size, flags), in ticks."""
+    """told({rank: calls}) by code. A call: (name, begin, end, depth, size, flags), in ticks.
+
+    of: for each key of that in order (its MPI program, its rank there), where there are several programs.
+    """
     count = iter(range(100))
 
-    def make(ranks, tick_ns=1000):
+    def make(ranks, tick_ns=1000, of=()):
         plan = {
             "layers": LAYERS,
             "rules": [[layer, KINDS.index(kind)] for layer, kind in NAMES.values()],
@@ -41,13 +44,14 @@ def told(tmp_path):
             "clocks": [["n1", 0, 0], ["n1", 10**9, tick_ns * 10**9]],
         }
         folder = traces.run(tmp_path / f"{next(count)}.run", plan)
-        for rank, calls in ranks.items():
+        for at, (rank, calls) in enumerate(ranks.items()):
+            program, own = of[at] if of else ("", rank)
             records = []
             for name, begin, end, depth, size, *flags in calls:
                 number = NUMBER.get(name, 0xFFFD)
                 more = {} if size is None else {"size": size}
                 records.append(call(number, begin, end, depth, flags=flags[0] if flags else 0, **more))
-            traces.add(folder, records, TABLE, pid=rank + 1, rank=rank)
+            traces.add(folder, records, TABLE, pid=rank + 1, rank=own, world=program)
         with sonde.open(traces.sealed(folder)) as tree:
             found = findings(tree["summary"].to_dataset().load())
         return {one.code: one for one in found}
@@ -282,6 +286,14 @@ def test_a_rank_that_takes_longer(told):
         "they 10 MiB"
     )
     assert "slower" in one.next
+
+
+def test_ranks_of_two_programs_need_not_be_alike(told):
+    ranks = {k: writes(10, 1 << 20, each=100 if k != 2 else 900) for k in range(3)}
+    assert "io.uneven" in told(ranks)
+    assert "io.uneven" not in told(ranks, of=(("a", 0), ("a", 1), ("b", 0)))
+    one = told(ranks | {3: writes(10, 1 << 20)}, of=(("a", 0), ("a", 1), ("b", 0), ("b", 1)))["io.uneven"]
+    assert one.text.startswith("rank 2:0 is 9.00 ms")
 
 
 def test_a_rank_that_does_the_work_of_all_is_told_to_share_it(told):

@@ -38,8 +38,8 @@ def left(tmp_path):
     return make
 
 
-def kept(folder) -> np.ndarray:
-    file = BlockFile(folder / "n1-100-ab-0.blk")
+def kept(folder, number: int = 0) -> np.ndarray:
+    file = BlockFile(folder / f"n1-100-ab-{number}.blk")
     found = np.concatenate([piece.calls for piece in pieces(file)])
     assert file.warnings == []
     return found
@@ -144,18 +144,77 @@ def test_a_library_that_was_found_in_several_ways_is_one(tmp_path):
     assert gained["tables"] == [[(0, 0, "put", "/opt/sonde/lib/libs.so")]]
 
 
+def account(refused: dict[int, int], lost: dict[int, int], unseen: dict[int, int]) -> bytes:
+    """What a node's processes share, by the numbers of native/io/trace/unseen.hpp."""
+    numbers = [one.get(k, 0) for one in (refused, lost, unseen) for k in range(8)]
+    return struct.pack("<8sQQ24Q", b"SONDESH2", 1000, 0, *numbers).ljust(4096, b"\0")
+
+
 def test_who_was_not_traced_and_what_found_no_room_is_told(tmp_path):
     (tmp_path / "n1-7.refused").write_text("the layer table cannot be read\n")
     (tmp_path / "n1-8.refused").write_text("the layer table cannot be read\n")
-    (tmp_path / "n1.shared").write_bytes(struct.pack("<8sQQQ", b"SONDESHR", 1000, 2, 30).ljust(4096, b"\0"))
+    (tmp_path / "n1.shared").write_bytes(account({0: 2, 3: 1}, {0: 30, 1: 7, 2: 8}, {0: 1, 1: 3}))
     _, warnings = close(tmp_path)
     assert [warning.code for warning in warnings] == [
         "io.not_traced",
         "io.trace_full",
+        "io.calls_lost",
+        "io.calls_lost",
         "io.threads_not_traced",
+        "io.threads_not_traced",
+        "io.not_seen",
+        "io.not_seen",
     ]
-    assert "2 processes were not traced: the layer table cannot be read (n1-7, n1-8)" in warnings[0].evidence
-    assert "30 calls on n1" in warnings[1].evidence
+    told = [warning.evidence for warning in warnings]
+    assert "2 processes were not traced: the layer table cannot be read (n1-7, n1-8)" in told[0]
+    assert "30 calls on n1" in told[1]
+    assert "7 calls on n1: the program is behind a filter of system calls" in told[2]
+    assert "8 calls on n1: the program may not write files as large" in told[3]
+    assert "no file descriptor left" in told[5]
+    assert "a process on n1 loaded libraries into a namespace of their own (dlmopen)" in told[6]
+    assert "3 processes on n1 handed requests to the kernel by io_uring" in told[7]
+
+
+def place(name: bytes, number: int, header: bytes, tail: bytes) -> bytes:
+    """What a thread is given that can have no files."""
+    head = struct.pack("<IIII1008s", 1, number, len(header), 0, name)
+    return head.ljust(4096, b"\0") + header.ljust(12288, b"\0") + tail
+
+
+class TestPlaces:
+    def test_a_thread_without_files_is_in_the_trace(self, tmp_path):
+        folder = tmp_path
+        header = traces.block_file(traces.header(), [])
+        tail = traces.tail(100, [call(PWRITE, 1, 2, size=5), NONE], 0, 0, 0)
+        shared = account({}, {}, {}) + place(b"n1-100-ab", 3, header, tail) + bytes(65536)
+        (folder / "n1.shared").write_bytes(shared)
+        (folder / "n1-100-ab.functions").write_text(traces.FUNCTIONS)
+        assert close(folder)[1] == []
+        (file,) = folder.glob("*.blk")
+        assert file.name == "n1-100-ab-3.blk"
+        assert [int(one["size"]) for one in kept(folder, 3) if one["function"] == PWRITE] == [5]
+        assert close(folder)[1] == []  # once more: nothing comes twice
+        assert [int(one["size"]) for one in kept(folder, 3) if one["function"] == PWRITE] == [5]
+
+    def test_one_whose_file_could_be_made_later_keeps_what_is_there(self, tmp_path):
+        folder = tmp_path
+        there = traces.block_file(traces.header(), [call(PWRITE, 1, 2, size=4)], checked=False)
+        (folder / "n1-100-ab-3.blk").write_bytes(there)
+        tail = traces.tail(100, [call(PWRITE, 3, 4, size=5), NONE], 0, len(there), 1)
+        header = traces.block_file(traces.header(), [])
+        (folder / "n1.shared").write_bytes(account({}, {}, {}) + place(b"n1-100-ab", 3, header, tail))
+        close(folder)
+        assert [int(one["size"]) for one in kept(folder, 3) if one["function"] == PWRITE] == [4, 5]
+
+    @pytest.mark.parametrize("name", [b"../n1-100-ab", b"n1", b"", b"\xff/../x-1-a"])
+    def test_a_name_that_is_none_of_a_process_is_left(self, tmp_path, name):
+        folder = tmp_path / "run"
+        folder.mkdir()
+        tail = traces.tail(100, [NONE, NONE], 0, 0, 0)
+        (folder / "n1.shared").write_bytes(account({}, {}, {}) + place(name, 3, b"", tail))
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        close(folder)
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
 class TestPieces:
