@@ -97,9 +97,11 @@ void prepare(Function& function) {
   if (function.rule == nullptr) return;
   const Rule& rule = *function.rule;
   bool unused = false;
-  const bool readable = in_register(rule.size, unknown, function.size, function.size_at, function.size_is_result) &
-                        in_register(rule.offset, unknown, function.offset, function.offset_at, unused) &
-                        in_register(rule.file, 0, function.file, function.file_at, function.file_is_result);
+  // All three are asked, as each fills in its part.
+  const bool size = in_register(rule.size, unknown, function.size, function.size_at, function.size_is_result);
+  const bool offset = in_register(rule.offset, unknown, function.offset, function.offset_at, unused);
+  const bool file = in_register(rule.file, 0, function.file, function.file_at, function.file_is_result);
+  const bool readable = size && offset && file;
   // Widths of what the result tells beside failures are those of the result, or it is not quick.
   const auto same = [&](const Value& value) {
     return value.from != From::result || value.width == Width::i64 || value.width == rule.result;

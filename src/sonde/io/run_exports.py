@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sonde.core import launch
-from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.core.errors import UsageError, nearest
+from sonde.io import run_linked
 from sonde.io.layers import Layer
 from sonde.io.run_elf import X86_64, Program
 
@@ -133,23 +134,8 @@ def _is_glob(name: str) -> bool:
 
 
 def of_program(path: Path) -> list[Path]:
-    """The libraries that the loader brings to a program or library, and itself; not plug-ins that it loads later.
-
-    Raises
-    ------
-    EnvironmentFailure  io.cannot_list: the loader does not list them.
-    """
-    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    try:
-        ran = subprocess.run(
-            ["ldd", str(path)], capture_output=True, text=True, check=False, timeout=20, env=env
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentFailure(
-            "io.cannot_list", f"cannot run ldd: {error}", "name the libraries themselves"
-        ) from None
-    listed = [Path(match) for match in re.findall(r"(?:=> |^\s*)(/\S+)", ran.stdout, re.MULTILINE)]
-    return [path, *dict.fromkeys(one for one in listed if one.exists())]
+    """A program or library, and the libraries that the loader brings to it; not plug-ins that it loads later."""
+    return [path, *run_linked.libraries(path)]
 
 
 def of_machine(layers: Sequence[Layer], more: Iterable[Path] = ()) -> list[Path]:
