@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from sonde.power.jobs import Target
-from sonde.power.telemetry import NAN
+from sonde.power.telemetry import MOST, NAN
 
 STEP_DOWN, STEP_UP, LEAST_STEP = 0.05, 0.25, 0.02  # shares of what a node of the job may have above its least
 NEAR = 0.5  # of the allowed slowdown: within it power is given back, beyond it is kept
+MOST_READ = 1 << 14  # bytes of what came since the look before
 FULL_LOOKS = 3  # so many looks at full power make the best time
 
 
@@ -31,14 +32,17 @@ class Turns:
     _rest: bytes = b""
 
     def take(self, added: bytes, written_s: float) -> None:
-        """added: what came since the last call. written_s: when the file was written last; any steady clock."""
+        """added: what came since the last call. written_s: when the file was written last; any steady clock.
+
+        All lines are counted. Of more than MOST_READ bytes the last are read: a job may write what it likes.
+        """
         whole, end, self._rest = (self._rest + added).rpartition(b"\n")
         if not end:
             self._rest = self._rest[-256:]
             return
-        new = whole.split(b"\n")
+        count = whole.count(b"\n") + 1
         own = []
-        for line in new:
+        for line in whole[-MOST_READ:].split(b"\n")[0 if len(whole) <= MOST_READ else 1 :]:
             words = line.split()
             if not words or len(words) > 2:
                 continue
@@ -48,13 +52,13 @@ class Turns:
                 continue
             if 0 <= value <= 1:
                 self.progress = value
-            own += [seconds for seconds in worked if 0 <= seconds < math.inf]
+            own += [seconds for seconds in worked if 0 <= seconds <= MOST]  # sums of more overflow
         if own:
             self.own_s = math.fsum(own) / len(own)
         # Between the first line and nothing there is no turn whose beginning is known.
         if self.lines and written_s > self.at_s:
-            self.iteration_s = (written_s - self.at_s) / len(new)
-        self.lines += len(new)
+            self.iteration_s = (written_s - self.at_s) / count
+        self.lines += count
         self.at_s = written_s
 
 

@@ -30,6 +30,7 @@ from sonde.power.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SCHEMA, 
 from sonde.power.telemetry import AnySample, ClusterSample, JobSample, NodeSample
 
 TICK_S = 0.5
+MOST_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Recorder:
         self._file.write(records)
 
     def _fill(self, record: Any, sample: AnySample, t: float) -> None:
+        """Counts are of 31 bits in a record, and of 32 on the bus, where anybody may send them."""
         record["t"], record["at"] = t, (sample.at_ns - self.began_ns) * 1e-9
         record["power"] = sample.power_w
         match sample:
@@ -154,7 +156,8 @@ class Recorder:
                     sample.safe_w,
                 )
                 record["left"], record["unknown"] = sample.period_s, sample.unknown_w
-                record["nodes"], record["heard"], record["leases"] = sample.nodes, sample.heard, sample.leased
+                counts = (sample.nodes, sample.heard, sample.leased)
+                record["nodes"], record["heard"], record["leases"] = (min(one, MOST_COUNT) for one in counts)
 
     def close(self) -> None:
         self.add((), {})

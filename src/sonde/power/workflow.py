@@ -40,6 +40,7 @@ TARGET_KEYS = ("slowdown", "iteration", "energy")
 NO_TARGET = Target()
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
+MOST_FILLED = 16 << 20  # characters of the commands that 'foreach' makes, in all
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -154,6 +155,7 @@ def spec_of(step: Step, job: str, user: str, folder: str) -> Spec:
 class _Reader:
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path, self._lines = text, path, lines_of(text)
+        self._filled = 0
 
     def fail(self, code: str, place: Sequence[str], what: str, hint: str = "") -> UsageError:
         heads: list[tuple[str, ...]] = [tuple(place[:n]) for n in range(len(place), 0, -1)]
@@ -393,11 +395,17 @@ class _Reader:
             return _FIELD.sub(one, text)
 
         told = ",".join(f"{name}={value}" for name, value in values.items())
+        command = tuple(put(word, "command") for word in step.command)
+        self._filled += sum(map(len, command))
+        if self._filled > MOST_FILLED:
+            what = f"the commands of all jobs that 'foreach' makes have more than {MOST_FILLED} characters"
+            hint = "shorten them, as by a script that takes the parameters; or make several workflows"
+            raise self.fail("too_large", ("jobs", step.base, "foreach"), what, hint)
         return replace(
             step,
             name=f"{step.base}[{told}]",
             values=tuple(values.items()),
-            command=tuple(put(word, "command") for word in step.command),
+            command=command,
             folder=put(step.folder, "folder"),
             output=put(step.output, "output"),
             environment=tuple((name, put(value, "environment")) for name, value in step.environment),

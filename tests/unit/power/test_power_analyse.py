@@ -205,3 +205,10 @@ def test_the_mean_of_a_job_is_that_of_its_time(tmp_path):
     assert summary["job_mean"].values[0] == pytest.approx(200)
     assert summary["job_energy"].values[0] == pytest.approx(200 * 19)
     assert summary["job_mean"].values[1] == pytest.approx(100)  # it runs yet
+
+
+def test_counts_that_no_cluster_has_end_no_recording(tmp_path):
+    """On a bus they have 32 bits, and anybody may send them where there are no keys."""
+    file = recorded(tmp_path, [report(S, nodes=2**32 - 1, heard=2**32 - 1, leased=2**32 - 1)])
+    with sonde.open(file.path) as tree:
+        assert tree["raw/leased"].values.tolist() == [2**31 - 1]

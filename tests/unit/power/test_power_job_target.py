@@ -126,3 +126,19 @@ def test_energy_beyond_its_goal_lowers():
     assert steering.look(target, math.nan, 600.0, 0.5) < 400.0  # 1200 J in the end
     before = steering.demand_w
     assert steering.look(target, math.nan, 400.0, 0.5) == before
+
+
+def test_times_that_no_turn_has_are_not_added_up():
+    """Each is a number, and their sum is none."""
+    turns = Turns()
+    turns.take(b"0.5 1.7e308\n0.5 1.7e308\n0.5 3\n", 1.0)
+    assert (turns.lines, turns.own_s) == (3, 3.0)
+
+
+def test_of_much_that_came_at_once_all_lines_are_counted_and_the_last_are_read():
+    turns = Turns()
+    turns.take(b"0.1\n", 1.0)
+    turns.take(b"0.2 100\n" * 100_000 + b"0.3 1\n" * 10_000, 111_001.0)
+    assert turns.lines == 110_001
+    assert turns.iteration_s == pytest.approx(111_000 / 110_000)
+    assert (turns.progress, turns.own_s) == (0.3, 1.0)

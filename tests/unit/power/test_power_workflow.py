@@ -197,3 +197,11 @@ def test_the_page_has_every_key_of_a_job_and_no_other():
     table = PAGE.partition("| key | type | what |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`.+?`) \|", table, re.M)
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(JOB_KEYS)
+
+
+def test_commands_that_grow_by_their_parameters_have_a_bound():
+    values = ", ".join(f'"{k:064d}"' for k in range(1000))
+    words = ", ".join(['"' + "{a}" * 1365 + '"'] * 225)
+    error = refused(HEAD + f"[jobs.j]\ncommand = [{words}]\nforeach = {{ a = [{values}] }}\n")
+    assert error.code == "power.too_large"
+    assert "more than 16777216 characters" in error.what
