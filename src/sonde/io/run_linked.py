@@ -16,16 +16,16 @@ from pathlib import Path
 
 from sonde.io.run_elf import X86_64, Program
 
-# After the cache. Source: ld.so(8).
+# The loader looks here after its cache. Source: ld.so(8).
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _ORIGIN = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
 _CACHED = re.compile(r"^\s*(\S+) \(([^)]*)\) => (/.*)$")
-_MOST = 4096  # libraries of one program
+_MAX_LIBRARIES = 4096  # libraries of one program
 
 
 @dataclass(frozen=True)
 class Linked:
-    """What a file says of the libraries that it needs. rpath, runpath: folders, as they are written."""
+    """The libraries that a file needs. rpath, runpath: folders, as they are written."""
 
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Linked:
 
 
 def of_file(path: Path) -> Linked:
-    """Nothing of a file that cannot be read, or is no ELF file."""
+    """Reads what a file needs; empty for a file that cannot be read or is not ELF."""
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
@@ -61,18 +61,19 @@ def of_file(path: Path) -> Linked:
 
 
 def libraries(program: Path) -> list[Path]:
-    """Those of a program or library, and of these in turn, in the order in which they are met; of what is not found,
-    none. Plug-ins that it loads later are not among them.
+    """Returns the libraries of a program or library, and theirs in turn, in the order in which they are found.
+
+    A library that is not found is left out; so are plug-ins that the program loads later.
     """
     cache = _cache()
     found: dict[str, Path] = {}
-    # Each file with its own words, and the DT_RPATH of those that brought it, which counts for it, too.
+    # Each file with the DT_RPATH of the files that needed it: the loader searches these folders for it, too.
     left: list[tuple[Path, tuple[str, ...]]] = [(program, ())]
     for path, above in left:
         linked = of_file(path)
         own = () if linked.runpath else tuple(_folders(linked.rpath, path))
         for name in linked.needed:
-            if name in found or len(found) >= _MOST:
+            if name in found or len(found) >= _MAX_LIBRARIES:
                 continue
             places = [
                 *(() if linked.runpath else (*own, *above)),
@@ -108,7 +109,7 @@ def _is_library(path: Path) -> bool:
 
 
 def _folders(words: tuple[str, ...], of: Path) -> Iterator[str]:
-    """With the folder of the file in the place of $ORIGIN; other words of the loader are left as they are."""
+    """Replaces $ORIGIN by the folder of the file; other words of the loader stay as they are."""
     origin = str(Path(os.path.realpath(of)).parent)
     yield from (_ORIGIN.sub(lambda _: origin, word) for word in words)
 

@@ -12,7 +12,7 @@ from sonde.power.telemetry import MOST, NAN
 
 STEP_DOWN, STEP_UP, LEAST_STEP = 0.05, 0.25, 0.02  # shares of what a node of the job may have above its least
 NEAR = 0.5  # of the allowed slowdown: within it power is given back, beyond it is kept
-MOST_READ = 1 << 14  # bytes of what came since the look before
+MAX_READ = 1 << 14  # bytes of what came since the look before
 FULL_LOOKS = 3  # so many looks at full power make the best time
 
 
@@ -34,7 +34,7 @@ class Turns:
     def take(self, added: bytes, written_s: float) -> None:
         """added: what came since the last call. written_s: when the file was written last; any steady clock.
 
-        All lines are counted. Of more than MOST_READ bytes the last are read: a job may write what it likes.
+        All lines are counted. Of more than MAX_READ bytes the last are read: a job may write what it likes.
         """
         whole, end, self._rest = (self._rest + added).rpartition(b"\n")
         if not end:
@@ -42,7 +42,7 @@ class Turns:
             return
         count = whole.count(b"\n") + 1
         own = []
-        for line in whole[-MOST_READ:].split(b"\n")[0 if len(whole) <= MOST_READ else 1 :]:
+        for line in whole[-MAX_READ:].split(b"\n")[0 if len(whole) <= MAX_READ else 1 :]:
             words = line.split()
             if not words or len(words) > 2:
                 continue

@@ -30,7 +30,7 @@ from sonde.power.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SCHEMA, 
 from sonde.power.telemetry import AnySample, ClusterSample, JobSample, NodeSample
 
 TICK_S = 0.5
-MOST_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Recorder:
                 )
                 record["left"], record["unknown"] = sample.period_s, sample.unknown_w
                 counts = (sample.nodes, sample.heard, sample.leased)
-                record["nodes"], record["heard"], record["leases"] = (min(one, MOST_COUNT) for one in counts)
+                record["nodes"], record["heard"], record["leases"] = (min(one, MAX_COUNT) for one in counts)
 
     def close(self) -> None:
         self.add((), {})

@@ -40,7 +40,7 @@ TARGET_KEYS = ("slowdown", "iteration", "energy")
 NO_TARGET = Target()
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
-MOST_FILLED = 16 << 20  # characters of the commands that 'foreach' makes, in all
+MAX_FILLED = 16 << 20  # characters of the commands that 'foreach' makes, in all
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -397,8 +397,8 @@ class _Reader:
         told = ",".join(f"{name}={value}" for name, value in values.items())
         command = tuple(put(word, "command") for word in step.command)
         self._filled += sum(map(len, command))
-        if self._filled > MOST_FILLED:
-            what = f"the commands of all jobs that 'foreach' makes have more than {MOST_FILLED} characters"
+        if self._filled > MAX_FILLED:
+            what = f"the commands of all jobs that 'foreach' makes have more than {MAX_FILLED} characters"
             hint = "shorten them, as by a script that takes the parameters; or make several workflows"
             raise self.fail("too_large", ("jobs", step.base, "foreach"), what, hint)
         return replace(
