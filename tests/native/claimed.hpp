@@ -60,10 +60,11 @@ inline std::uint32_t number(const std::string& what, std::uint32_t first, std::u
 
 // Domain N uses 250 ports from 7400 + 250 N on. Domains 1 to 89 end below port(), and those from 215 on lie above the
 // kernel's ephemeral ports (32768 to 60999): a foreign socket on a domain's multicast port prevents discovery there.
+// DDS Security knows no domain above 230.
 
 /// A DDS domain for this process alone, until it ends. Each call gives another.
 inline std::uint32_t domain() {
-  const auto nth = number("domain-", 0, 58, [](std::uint32_t) { return true; });
+  const auto nth = number("domain-", 0, 57, [](std::uint32_t) { return true; });
   return nth < 41 ? 49 + nth : 215 + nth - 41;
 }
 

@@ -628,5 +628,6 @@ TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {
                               "/nowhere/permissions_ca.pem", "/nowhere/governance.p7s", "/nowhere/permissions.p7s"};
   const auto refused = Bus::open(profile, "cyclonedds");
   REQUIRE(!refused);
+  CAPTURE(refused.error().what);
   CHECK(refused.error().what.find("/nowhere/identity_ca.pem") != std::string::npos);
 }
