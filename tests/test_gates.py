@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -68,6 +69,17 @@ def test_a_fault_makes_its_gate_fail(name: str, checkout: Path):
     assert mark == "✗"
     assert Path(path).name in text
     assert "hint: " in text
+
+
+def test_clang_reads_what_gcc_compiles_by_options_of_its_own(checkout: Path):
+    source = checkout / "native/core/own.cpp"
+    source.parent.mkdir(parents=True)
+    source.write_text("int own(int a);\nint own(int a) { return a; }\n")
+    options = "-Werror -Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=stringop-overread -mgeneral-regs-only"
+    entry = {"directory": str(checkout), "file": str(source), "command": f"g++ {options} -c {source}"}
+    (checkout / "build").mkdir()
+    (checkout / "build/compile_commands.json").write_text(json.dumps([entry]))
+    assert gates.judge(gate("lint-c++"), ["native/core/own.cpp"], True)[:2] == ("✓", "")
 
 
 def test_a_tool_that_is_not_there_is_said_and_fails_where_all_is_required():

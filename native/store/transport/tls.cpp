@@ -38,8 +38,8 @@ SSL_SESSION* session_of(SSL* ssl, std::size_t key_bytes) {
 constexpr std::size_t key_bytes = 32;
 constexpr std::size_t kept_bytes = 128u << 10;
 /// About what OpenSSL 3 allocates for an SSL, without the BIOs: while it has buffers for a handshake and for a record
-/// each way; and after that, with its buffers for records let go of (SSL_MODE_RELEASE_BUFFERS).
-constexpr std::size_t shaking_bytes = 80u << 10, open_bytes = 24u << 10;
+/// each way; and after that, with its buffers for records let go of (SSL_MODE_RELEASE_BUFFERS; 31 KiB in OpenSSL 3.5).
+constexpr std::size_t shaking_bytes = 80u << 10, open_bytes = 32u << 10;
 
 int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** id, std::size_t* id_bytes, SSL_SESSION** session) {
   *id = reinterpret_cast<const unsigned char*>(identity);

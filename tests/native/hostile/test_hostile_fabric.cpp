@@ -283,7 +283,7 @@ TEST_CASE("what a stranger sends to the endpoints of a server and of its client 
 }
 
 TEST_CASE("who reads strangers' messages as a peer's is known by name, whatever is below it") {
-  for (const char* name : {"udp", "udp;ofi_rxd", "verbs;ofi_rxd", "sockets"}) CHECK(ofi::trusts_strangers(name));
+  for (const char* name : {"udp", "udp;ofi_rxd", "verbs;ofi_rxd", "sockets", "sm2"}) CHECK(ofi::trusts_strangers(name));
   for (const char* name : {"shm", "net", "tcp", "tcp;ofi_rxm", "net;ofi_rxm", "verbs", "verbs;ofi_rxm"})
     CHECK_FALSE(ofi::trusts_strangers(name));
 }

@@ -35,7 +35,7 @@ def built(place: Path, name: str, source: str, *words: str) -> Path:
     return made
 
 
-@pytest.mark.parametrize("name", ["python", "git", "gcc", "mpirun", "curl"])
+@pytest.mark.parametrize("name", ["python", "git", "gcc", "mpirun"])
 def test_they_are_those_that_the_loader_brings(name: str) -> None:
     found = sys.executable if name == "python" else shutil.which(name)
     if found is None:
