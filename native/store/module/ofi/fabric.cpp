@@ -575,7 +575,8 @@ std::string Demands::text() const {
 bool only_local(const std::string& provider) { return provider == "shm"; }
 
 bool trusts_strangers(const std::string& provider) {
-  // sm2 (libfabric 1.18 and later): all users of a host share one table in /dev/shm, and whoever makes it first owns it.
+  // sm2 (libfabric 1.18 and later): all users of a host share one table in /dev/shm, and whoever makes it first owns
+  // it.
   return provider == "sockets" || provider.starts_with("udp") || provider.starts_with("sm2") ||
          provider.find("ofi_rxd") != std::string::npos;
 }
