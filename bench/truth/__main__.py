@@ -6,7 +6,7 @@ import sys
 
 from bench import rows
 
-MODULES = ("networks",)
+MODULES = ("networks", "histories")
 
 if __name__ == "__main__":
     sys.exit(rows.main("truth", MODULES))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sonde.data.diff import Difference
     from sonde.data.history import History
 
+FURTHEST_HOSTS = 10  # rows of the table of hosts
+
 _FILE = click.Path(path_type=Path)
 _MATTERS = click.option(
     "--matters",
@@ -235,7 +237,8 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     """List a folder's past runs, and say whether the newest is worse.
 
     Runs are comparable when schema, mode, number of hosts and ranks, and measured cells agree. Five earlier
-    ones are needed. The index .sonde-history.sqlite in FOLDER keeps what was read.
+    ones are needed. Each size (or variant) and each of three hosts or more is followed beside the whole run.
+    The index .sonde-history.sqlite in FOLDER keeps what was read.
     """
     from sonde.data import history as past
     from sonde.data.words import count
@@ -250,7 +253,7 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     if findings:
         values = count(len(findings), "value")
         outcome.verdict = (
-            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} worse than all before"
+            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} clearly worse than before"
         )
     elif enough:
         outcome.verdict = f"{count(len(found.runs), 'run')}; the newest are like the earlier ones"
@@ -280,6 +283,8 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
                 "enough": one.enough,
                 "changed": [{"attribute": n, "before": a, "now": b} for n, a, b in one.changed],
                 "values": [_trend(trend) for trend in one.trends],
+                "labels": [_trend(trend) for trend in one.labels],
+                "hosts": [{"host": trend.host, "at": trend.at, **_trend(trend)} for trend in one.hosts],
             }
             for one in found.judged
         ],
@@ -345,9 +350,30 @@ def _history_tables(found: History, last: int) -> Any:
                         f"{trend.p:.2g}",
                         share(trend.mde).lstrip("+"),
                     )
-                    for trend in one.trends
+                    for trend in [*one.trends, *one.labels]
                 ],
                 (1, 2, 3, 4, 5),
+            )
+        if one.hosts:
+            furthest = sorted(one.hosts, key=lambda trend: trend.p)[:FURTHEST_HOSTS]
+            left = len(one.hosts) - len(furthest)
+            yield Table(
+                "Hosts, the least usual first",
+                ("host", "value", "now", "expected", "change", "p", "detectable"),
+                [
+                    (
+                        cut(trend.host, 24),
+                        trend.scalar.name.removesuffix(f" on host {trend.host}"),
+                        quantity(trend.scalar.value, trend.scalar.units),
+                        quantity(trend.median, trend.scalar.units),
+                        share(trend.change),
+                        f"{trend.p:.2g}",
+                        share(trend.mde).lstrip("+"),
+                    )
+                    for trend in furthest
+                ],
+                (2, 3, 4, 5, 6),
+                f"not shown: {count(left, 'value')} of hosts; --json has all" if left else "",
             )
         if one.changed and (one.trends or one.earlier):
             yield Table(

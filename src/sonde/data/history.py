@@ -21,7 +21,8 @@ from sonde.core import dataset, hostlist
 from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
 from sonde.core.owned_files import Folder
 from sonde.data.diff import OF_THE_RUN, judged
-from sonde.data.words import quantity, share
+from sonde.data.slices import LEAST_HOSTS, HostSlice, host_slices, label_slices
+from sonde.data.words import count, quantity, share
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,7 +38,14 @@ WHAT = (
 )  # of noise: runs of other loops or agents tell nothing
 FEWEST = 5  # earlier runs, below which nothing can be said
 ALPHA, POWER = 0.05, 0.8
-_FORMAT = 1
+# A value counts as changed only where it is this many times as far off as in earlier runs: how heavy the tails of a
+# machine's runs are, five or six of them do not show. With tails as heavy as Student's t with 3 degrees of freedom, one
+# clean run in 21 is that far off after six (1 / (1 + 6 * 1.5^3)).
+CLEAR_OF_RUNS = 1.5
+# A host counts as changed only where it is this many times as far off as any host was before. With six earlier runs and
+# tails as heavy as Student's t with 3 degrees of freedom, one clean run in 49 has such a host (1 / (1 + 6 * 2^3)).
+CLEAR_OF_HOSTS = 2.0
+_FORMAT = 2
 _COLUMNS = ["file", "size", "mtime_ns", "said", "error"]
 _SIMULATED = 20_000
 _QUANTILE_CELLS = 20  # below these, a 95 % quantile over cells is the maximum
@@ -64,6 +72,8 @@ class PastRun:
     key: dict[str, Any]
     attrs: dict[str, Any]
     scalars: dict[str, Scalar]
+    labels: dict[str, Scalar] = field(default_factory=dict)
+    hosts: dict[str, HostSlice] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -74,9 +84,10 @@ class PastRun:
 class Trend:
     """The newest value of one scalar against earlier comparable runs.
 
-    change: relative to their median. p: two-sided, of a value that far away by chance; adjusted over all
-    scalars of all kinds. mde: the relative change that would be found in four cases of five. beyond: outside
-    everything seen before.
+    median: of the earlier runs; of a host, times how the other hosts changed. change: relative to that. p: two-sided,
+    of a value that far away by chance; adjusted over all of one family (wholes, labels, hosts) of all kinds. mde: the
+    relative change that would be found in four cases of five. beyond: clearly outside what was seen before.
+    host, at: whose value, and at which size; empty for a value of the whole run.
     """
 
     scalar: Scalar
@@ -86,6 +97,8 @@ class Trend:
     p: float
     beyond: bool
     mde: float
+    host: str = ""
+    at: str = ""
 
     def worse(self, matters: float) -> bool:
         """Whether this is a regression; where no direction is better, whether it is a change at all."""
@@ -100,6 +113,8 @@ class Judged:
     newest: PastRun
     earlier: list[PastRun]
     trends: list[Trend] = field(default_factory=list)
+    labels: list[Trend] = field(default_factory=list)
+    hosts: list[Trend] = field(default_factory=list)
     changed: list[tuple[str, Any, Any]] = field(default_factory=list)
 
     @property
@@ -143,37 +158,113 @@ def history(folder: Path) -> History:
 
 
 def findings(found: History, folder: Path, matters: float = 0.05) -> list[Finding]:
-    """A finding for each scalar of a newest run that is worse than all before; with what changed."""
+    """What is worse in a newest run than in all before, with what changed: each host, each value of the run as a
+    whole, and each size where the whole shows nothing."""
     out = []
     for one in found.judged:
-        for trend in one.trends:
-            if not trend.worse(matters):
-                continue
-            scalar, last = trend.scalar, one.earlier[-1]
-            changed = {name: {"before": old, "now": new} for name, old, new in one.changed}
-            names = ", ".join(changed) or "nothing that is recorded"
-            out.append(
-                Finding(
-                    "data.regression" if scalar.better else "data.change",
-                    f"{one.newest.file}: {scalar.name} is {quantity(scalar.value, scalar.units)}, "
-                    f"{share(trend.change)} from the median of {trend.earlier} earlier runs; "
-                    f"changed since: {names}",
-                    {
-                        "file": one.newest.file,
-                        "scalar": scalar.name,
-                        "value": scalar.value,
-                        "units": scalar.units,
-                        "median": trend.median,
-                        "change": trend.change,
-                        "p": trend.p,
-                        "earlier_runs": trend.earlier,
-                        "minimal_detectable_change": trend.mde,
-                        "changed": changed,
-                    },
-                    typed("sonde", "data", "diff", folder / last.file, folder / one.newest.file),
-                )
-            )
+        hosts: dict[str, list[Trend]] = {}
+        for trend in one.hosts:
+            if trend.worse(matters):
+                hosts.setdefault(trend.host, []).append(trend)
+        ranked = sorted(hosts.items(), key=lambda item: -max(abs(trend.change) for trend in item[1]))
+        out += [_host_finding(one, host, trends, folder) for host, trends in ranked]
+        whole = [
+            trend
+            for trend in one.trends
+            if trend.worse(matters) and not _explained(trend, hosts, one, matters)
+        ]
+        out += [_finding(one, trend, folder) for trend in whole]
+        shown = {_variable(trend.scalar.name) for trend in whole}
+        if hosts:
+            continue  # a size that is slow beside a slow host has its cause there
+        out += [
+            _finding(one, trend, folder)
+            for trend in one.labels
+            if trend.worse(matters) and _variable(trend.scalar.name) not in shown
+        ]
     return out
+
+
+def _explained(trend: Trend, hosts: dict[str, list[Trend]], one: Judged, matters: float) -> bool:
+    """Whether slow hosts are why a value of the whole run is worse: their cells are in it, and the middle one of the
+    hosts is at no label worse than before."""
+    name = _variable(trend.scalar.name)
+    mine = {at for at, now in one.newest.hosts.items() if _variable(at) == name}
+    if not any(_variable(slow.scalar.name) == name for trends in hosts.values() for slow in trends):
+        return False
+    for at in mine:
+        levels = [run.hosts[at] for run in (*one.earlier, one.newest) if at in run.hosts]
+        middles = [float(np.median(list(level.values.values()))) for level in levels]
+        scalar = Scalar(at, middles[-1], trend.scalar.units, trend.scalar.better)
+        if len(middles) > FEWEST and _trend(scalar, middles[:-1]).worse(matters):
+            return False
+    return True
+
+
+def _variable(name: str) -> str:
+    return name.split(" ", 1)[0]
+
+
+def _finding(one: Judged, trend: Trend, folder: Path) -> Finding:
+    scalar = trend.scalar
+    return Finding(
+        "data.regression" if scalar.better else "data.change",
+        f"{one.newest.file}: {scalar.name} is {quantity(scalar.value, scalar.units)}, "
+        f"{share(trend.change)} from the median of {trend.earlier} earlier runs; "
+        f"changed since: {_changed(one)}",
+        _evidence(one, trend),
+        _closer(one, folder),
+    )
+
+
+def _host_finding(one: Judged, host: str, trends: list[Trend], folder: Path) -> Finding:
+    worst = max(trends, key=lambda trend: abs(trend.change))
+    scalar = worst.scalar
+    others = f" (and {count(len(trends) - 1, 'other value')} of this host)" if len(trends) > 1 else ""
+    at = f" at {worst.at}" if worst.at else ""
+    return Finding(
+        "data.regression",
+        f"{one.newest.file}: host {host}: {_variable(scalar.name)}{at} is {quantity(scalar.value, scalar.units)}, "
+        f"{share(worst.change)} from what {worst.earlier} earlier runs and the other hosts let expect{others}; "
+        f"changed since: {_changed(one)}",
+        {
+            **_evidence(one, worst),
+            "host": host,
+            "at": [
+                {
+                    "scalar": trend.scalar.name,
+                    "at": trend.at,
+                    "value": trend.scalar.value,
+                    "change": trend.change,
+                }
+                for trend in trends
+            ],
+        },
+        _closer(one, folder),
+    )
+
+
+def _changed(one: Judged) -> str:
+    return ", ".join(name for name, _, _ in one.changed) or "nothing that is recorded"
+
+
+def _evidence(one: Judged, trend: Trend) -> dict[str, Any]:
+    return {
+        "file": one.newest.file,
+        "scalar": trend.scalar.name,
+        "value": trend.scalar.value,
+        "units": trend.scalar.units,
+        "median": trend.median,
+        "change": trend.change,
+        "p": trend.p,
+        "earlier_runs": trend.earlier,
+        "minimal_detectable_change": trend.mde,
+        "changed": {name: {"before": old, "now": new} for name, old, new in one.changed},
+    }
+
+
+def _closer(one: Judged, folder: Path) -> str:
+    return typed("sonde", "data", "diff", folder / one.earlier[-1].file, folder / one.newest.file)
 
 
 # ---- judging -------------------------------------------------------------------------------------
@@ -191,35 +282,150 @@ def judge(runs: Iterable[PastRun]) -> list[Judged]:
         if earlier:
             one.changed = changes(newest, earlier)
         if one.enough:
-            for name, scalar in newest.scalars.items():
-                before = [run.scalars[name].value for run in earlier if name in run.scalars]
-                before = [value for value in before if math.isfinite(value)]
-                if len(before) >= FEWEST and math.isfinite(scalar.value):
-                    one.trends.append(_trend(scalar, before))
+            one.trends = _followed(newest.scalars, [run.scalars for run in earlier])
+            one.labels = _followed(newest.labels, [run.labels for run in earlier])
+            one.hosts = _followed_hosts(newest, earlier)
         out.append(one)
     _adjust(out)
     return out
 
 
+def _followed(newest: dict[str, Scalar], earlier: list[dict[str, Scalar]]) -> list[Trend]:
+    out = []
+    for name, scalar in newest.items():
+        before = [scalars[name].value for scalars in earlier if name in scalars]
+        before = [value for value in before if math.isfinite(value)]
+        if len(before) >= FEWEST and math.isfinite(scalar.value):
+            out.append(_trend(scalar, before))
+    return out
+
+
+def _followed_hosts(newest: PastRun, earlier: list[PastRun]) -> list[Trend]:
+    """Each host at each label, beside the other hosts of its run: what all hosts share is of the run, not of a host."""
+    parts: list[tuple[HostSlice, list[str], np.ndarray, Pooled]] = []
+    names = []
+    for name, now in newest.hosts.items():
+        runs = [run.hosts[name].values for run in earlier if name in run.hosts]
+        hosts = [host for host in now.values if sum(_positive(run, host) for run in runs) >= FEWEST]
+        hosts = [host for host in hosts if _positive(now.values, host)]
+        if len(runs) < FEWEST or len(hosts) < LEAST_HOSTS:
+            continue
+        before = np.array(
+            [[math.log(run[host]) if _positive(run, host) else math.nan for host in hosts] for run in runs]
+        )
+        current = np.log([now.values[host] for host in hosts])
+        with np.errstate(all="ignore"):
+            before -= np.nanmedian(before, axis=1, keepdims=True)
+        usual = np.nanmedian(before, axis=0)
+        level = float(np.median(current))
+        parts.append((now, hosts, level + usual, pooled_prediction(before - usual, current - level - usual)))
+        names.append(name)
+    furthest = _furthest([part[3].furthest for part in parts])
+    out = []
+    for name, (now, hosts, expected, found) in zip(names, parts):
+        limit = max(found.detectable, CLEAR_OF_HOSTS * furthest * found.spread)
+        for host, usual_s, p, far in zip(hosts, np.exp(expected).tolist(), found.p, found.far):
+            value = now.values[host]
+            out.append(
+                Trend(
+                    Scalar(f"{name} on host {host}", value, now.units, now.better),
+                    len(earlier),
+                    usual_s,
+                    value / usual_s - 1,
+                    float(p),
+                    bool(far > CLEAR_OF_HOSTS * furthest * found.spread),
+                    math.expm1(min(limit, 700)),
+                    host,
+                    now.at,
+                )
+            )
+    return out
+
+
+def _furthest(parts: list[np.ndarray]) -> float:
+    """The widest distance over all labels; runs of different labels are taken to be the same ones."""
+    shortest = min((len(part) for part in parts), default=0)
+    return widest(np.max([part[:shortest] for part in parts], axis=0)) if shortest else 0.0
+
+
+def widest(distances: np.ndarray) -> float:
+    """The largest of (n,) distances, but for one in ten: a bad run of the past must not hide those to come."""
+    return float(np.sort(distances)[-1 - len(distances) // 10])
+
+
+def _positive(values: dict[str, float], host: str) -> bool:
+    return 0 < values.get(host, math.nan) < math.inf
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """New values of many short series of one spread. p: (series,) two-sided. far: (series,) the distances from the
+    series' medians, and detectable: the one that is found in four cases of five, both in the unit of the values.
+    furthest: (runs,) the largest distance in each earlier run, in spreads."""
+
+    p: np.ndarray
+    far: np.ndarray
+    detectable: float
+    spread: float
+    furthest: np.ndarray
+
+
+def pooled_prediction(rests: np.ndarray, now: np.ndarray) -> Pooled:
+    """Whether new values fit many short series of one spread, which a few runs tell well.
+
+    The spread is the MAD of all rests, corrected for the median that each series lost, and is held against Student's
+    t; the degrees of freedom are 37 % of those that are left, the efficiency of a MAD.
+
+    Parameters
+    ----------
+    rests : (runs, series) float, each series without its median; NaN where a run has none
+    now : (series,) float, the new values without those medians, same unit
+    """
+    from scipy.stats import t
+
+    runs = np.count_nonzero(np.isfinite(rests), axis=0)
+    n = int(np.median(runs))
+    sizes = np.abs(rests)
+    spread = float(np.nanmedian(sizes)) / _rest_mad(n)
+    freedom = max(2.0, 0.37 * float((runs - 1).sum()))
+    width = spread * math.sqrt(1 + math.pi / (2 * n))
+    far = np.abs(now)
+    p = 2 * t.sf(far / width, freedom) if width > 0 else np.where(far > 0, 0.0, 1.0)
+    needed = float(t.ppf(1 - ALPHA / 2, freedom) + t.ppf(POWER, freedom))
+    furthest = np.nanmax(sizes, axis=1) / (spread or math.inf)
+    return Pooled(np.asarray(p), far, needed * width, spread, furthest)
+
+
+@functools.cache
+def _rest_mad(n: int) -> float:
+    """The median distance of n normal values of spread 1 from their own median, simulated."""
+    drawn = np.random.default_rng(20261128 + n).standard_normal((_SIMULATED, n))
+    return float(np.median(np.abs(drawn - np.median(drawn, axis=1, keepdims=True))))
+
+
 def _adjust(judged_: list[Judged]) -> None:
-    """False-discovery control over every scalar of every kind: a folder of many must not cry wolf."""
+    """False-discovery control over each family of all kinds: a folder of many must not cry wolf, and what is followed
+    for a thousand hosts must not hide what the whole run shows."""
     from scipy.stats import false_discovery_control
 
-    trends = [trend for one in judged_ for trend in one.trends]
-    if not trends:
-        return
-    adjusted = iter(false_discovery_control([trend.p for trend in trends]).tolist())
-    for one in judged_:
-        one.trends = [Trend(**{**vars(trend), "p": next(adjusted)}) for trend in one.trends]
+    for family in ("trends", "labels", "hosts"):
+        trends = [trend for one in judged_ for trend in getattr(one, family)]
+        if not trends:
+            continue
+        adjusted = iter(false_discovery_control([trend.p for trend in trends]).tolist())
+        for one in judged_:
+            mine = getattr(one, family)
+            setattr(one, family, [Trend(**{**vars(trend), "p": next(adjusted)}) for trend in mine])
 
 
 def _trend(scalar: Scalar, before: list[float]) -> Trend:
     earlier = np.array(before)
     middle = float(np.median(earlier))
-    beyond = not earlier.min() <= scalar.value <= earlier.max()
     positive = scalar.value > 0 and bool((earlier > 0).all())
     x, now = (np.log(earlier), math.log(scalar.value)) if positive else (earlier, scalar.value)
     p, detectable = prediction(x, now)
+    limit = CLEAR_OF_RUNS * widest(np.abs(x - np.median(x)))
+    beyond, detectable = abs(now - float(np.median(x))) > limit, max(detectable, limit)
     if positive:
         mde = math.expm1(detectable) if detectable < 700 else math.inf
         change = scalar.value / middle - 1
@@ -294,7 +500,8 @@ def read_run(path: Path) -> PastRun:
         attrs = dataset.attrs(tree)
         room, version = dataset.schema_of(tree)
         summary = tree.children["summary"].to_dataset() if "summary" in tree.children else None
-        scalars = {} if summary is None else {scalar.name: scalar for scalar in _scalars(summary)}
+        scalars = {} if summary is None else scalars_of(summary)
+        labels, hosts = ({}, {}) if summary is None else slices_of(summary)
         machine = {
             name: value
             for name, value in attrs.items()
@@ -308,7 +515,28 @@ def read_run(path: Path) -> PastRun:
             _key(tree, attrs, summary),
             machine,
             scalars,
+            labels,
+            hosts,
         )
+
+
+def slices_of(summary: xr.Dataset) -> tuple[dict[str, Scalar], dict[str, HostSlice]]:
+    """Labels and hosts of each variable with an interval, by name."""
+    labels: dict[str, Scalar] = {}
+    hosts: dict[str, HostSlice] = {}
+    place = (
+        np.asarray(summary["host"].values).astype(str) if "host" in summary.data_vars else np.array([], str)
+    )
+    for name in judged(summary):
+        variable = summary[name]
+        better = _scalar(name, math.nan, variable).better
+        for part in label_slices(name, variable):
+            at = f"{name} at {part.at}"
+            labels[at] = Scalar(at, part.value, part.units, better)
+        if better and place.ndim == 1:
+            for slice_ in host_slices(name, variable, place, better):
+                hosts[f"{name} at {slice_.at}" if slice_.at else name] = slice_
+    return labels, hosts
 
 
 def _key(tree: xr.DataTree, attrs: dict[str, Any], summary: xr.Dataset | None) -> dict[str, Any]:
@@ -336,8 +564,12 @@ def _hosts(text: str) -> int:
         return 0
 
 
+def scalars_of(summary: xr.Dataset) -> dict[str, Scalar]:
+    """Single values, and of each variable with an interval the median and the 95 % quantile over cells, by name."""
+    return {scalar.name: scalar for scalar in _scalars(summary)}
+
+
 def _scalars(summary: xr.Dataset) -> Iterator[Scalar]:
-    """Single values, and of each variable with an interval the median and the 95 % quantile over cells."""
     for name in judged(summary):
         variable = summary[name]
         values = np.asarray(variable.values, float)
@@ -500,7 +732,8 @@ def _load(index: sqlite3.Connection) -> tuple[list[PastRun], list[Warning]]:
             warnings.append(Warning("data.unreadable_run", error, typed("sonde", "data", "validate", file)))
             continue
         kept = json.loads(said)
-        kept["scalars"] = {name: Scalar(**scalar) for name, scalar in kept["scalars"].items()}
+        for family, kind in (("scalars", Scalar), ("labels", Scalar), ("hosts", HostSlice)):
+            kept[family] = {name: kind(**one) for name, one in kept[family].items()}
         runs.append(PastRun(file=file, **kept))
     return runs, warnings
 
@@ -512,5 +745,8 @@ def _said(run: PastRun) -> dict[str, Any]:
         "complete": run.complete,
         "key": run.key,
         "attrs": run.attrs,
-        "scalars": {name: vars(scalar) for name, scalar in run.scalars.items()},
+        **{
+            family: {name: vars(one) for name, one in getattr(run, family).items()}
+            for family in ("scalars", "labels", "hosts")
+        },
     }

@@ -136,7 +136,7 @@ def test_history_flags_a_regression_and_still_ends_with_0(measured, tmp_path):
         )
     outcome = ask("history", tmp_path, "--last", 3)
     assert outcome.exit == Exit.DONE
-    assert outcome.verdict == "1 value of the newest runs is worse than all before"
+    assert outcome.verdict == "1 value of the newest runs is clearly worse than before"
     assert outcome.findings[0].evidence["changed"] == {"mpi": {"before": "v0", "now": "v1"}}
     assert (outcome.dataset, outcome.schema) == (str(tmp_path / "9.nc"), "lab/1")
     runs, trends, changed = outcome.tables

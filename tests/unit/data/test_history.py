@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
+import fakeroom
 import numpy as np
 import pytest
 
 from sonde.core.errors import DataError
+from sonde.core.seal import write_dataset
 from sonde.data import history as past
 from sonde.data.history import INDEX, history
+from sonde.net.synthetic import Network
 
 LEAD = "median (median over cells)"
 
@@ -283,3 +287,100 @@ def test_the_index_is_one_file_that_a_listing_hides(fill, tmp_path):
     history(tmp_path)
     extra = [path.name for path in Path(tmp_path).iterdir() if not path.name.endswith(".nc")]
     assert extra == [".sonde-history.sqlite"]
+
+
+# ---- sizes and hosts -----------------------------------------------------------------------------
+
+NET_SIZES = (8, 1024, 65536)
+
+
+@pytest.fixture
+def fill_net(tmp_path):
+    """Writes runs of an interconnect, a day apart: one for each of (hosts that are slow, factor of the whole run)."""
+
+    def write(runs, hosts=8, seed=5):
+        rng = np.random.default_rng(seed)
+        for day, (slow, whole) in enumerate(runs, 1):
+            net = Network(ranks=hosts, ranks_per_host=1, sizes=NET_SIZES, slow_hosts=slow)
+            summary = net.summary(10, rng)
+            factor = whole * np.exp(0.01 * rng.standard_normal((hosts, 1, len(NET_SIZES))))
+            for name in ("median", "median_low", "median_high"):
+                summary[name].values[...] *= factor * factor.transpose(1, 0, 2)
+            attrs = fakeroom.ATTRS | {
+                "schema": "net/1",
+                "mode": "one_to_one",
+                "stop_reason": "converged",
+                "created_utc": f"2026-11-{day:02d}T12:00:00Z",
+            }
+            write_dataset(tmp_path / f"net-{day}.nc", None, summary, attrs)
+        found = history(tmp_path)
+        return found, past.findings(found, tmp_path)
+
+    return write
+
+
+HEALTHY = [({}, 1.0), ({}, 1.02), ({}, 0.99), ({}, 1.01), ({}, 0.98), ({}, 1.0)]
+
+
+def test_one_host_ten_times_slower_at_one_size_is_one_finding_about_it(fill_net):
+    found, findings = fill_net([*HEALTHY, ({2: (1.0, 1.0, 10.0)}, 1.0)])
+    (finding,) = findings
+    assert finding.code == "data.regression"
+    assert (finding.evidence["host"], finding.evidence["scalar"]) == ("n002", "median at 64 KiB on host n002")
+    assert [one["at"] for one in finding.evidence["at"]] == ["64 KiB"]
+    assert finding.evidence["change"] == pytest.approx(9, rel=0.15)
+    assert finding.text.startswith("net-7.nc: host n002: median at 64 KiB is ")
+    assert "6 earlier runs and the other hosts let expect" in finding.text
+    assert 0 < finding.evidence["minimal_detectable_change"] < 0.5
+    assert len(found.judged[0].hosts) == 8 * len(NET_SIZES)
+
+
+@pytest.mark.parametrize("hosts", [3, 4, 8])
+def test_a_slow_host_is_named_alone_however_few_others_there_are(fill_net, hosts):
+    _, findings = fill_net([*HEALTHY, ({1: (3.0, 3.0, 3.0)}, 1.0)], hosts)
+    (finding,) = findings
+    assert finding.evidence["host"] == "n001"
+    assert [one["at"] for one in finding.evidence["at"]] == ["8 B", "1 KiB", "64 KiB"]
+    assert "(and 2 other values of this host)" in finding.text
+
+
+def test_a_run_that_is_slow_as_a_whole_blames_no_host(fill_net):
+    _, findings = fill_net([*HEALTHY, ({}, 2.0)])
+    assert findings
+    assert all("host" not in finding.evidence for finding in findings)
+    assert findings[0].evidence["scalar"] == "median (median over cells)"
+    # Both are said where both are true.
+    _, findings = fill_net([*HEALTHY, ({2: (4.0, 4.0, 4.0)}, 2.0)])
+    assert findings[0].evidence["host"] == "n002"
+    assert "median (median over cells)" in [finding.evidence["scalar"] for finding in findings[1:]]
+
+
+def test_one_size_that_is_slow_on_all_hosts_is_found(fill_net):
+    _, findings = fill_net([*HEALTHY, (dict.fromkeys(range(8), (1.0, 1.0, 3.0)), 1.0)])
+    scalars = {finding.evidence["scalar"] for finding in findings}
+    assert "median at 64 KiB" in scalars or "median (95 % over cells)" in scalars
+    assert all("host" not in finding.evidence for finding in findings)
+
+
+def test_healthy_runs_and_a_host_that_became_faster_have_no_findings(fill_net):
+    assert fill_net([*HEALTHY, ({}, 1.01)])[1] == []
+    assert fill_net([(dict.fromkeys([2], (3.0, 3.0, 3.0)), one) for _, one in HEALTHY] + [({}, 1.0)])[1] == []
+
+
+def test_a_sick_host_of_the_past_hides_none_of_today(fill_net):
+    past_runs = [*HEALTHY, *HEALTHY[:4]]
+    past_runs[3] = ({5: (10.0, 10.0, 10.0)}, 1.0)
+    _, findings = fill_net([*past_runs, ({2: (1.0, 1.0, 10.0)}, 1.0)])
+    assert [finding.evidence.get("host") for finding in findings] == ["n002"]
+
+
+def test_new_hosts_are_not_judged_by_the_runs_of_others(fill_net, tmp_path):
+    fill_net([*HEALTHY])
+    found = history(tmp_path)
+    (one,) = found.judged
+    slices = {name: replace(part, values={f"m{host}": v for host, v in part.values.items()})
+              for name, part in one.newest.hosts.items()}  # fmt: skip
+    newest = replace(one.newest, file="z.nc", created="2026-12-01", hosts=slices)
+    (again,) = past.judge([*one.earlier, one.newest, newest])
+    assert again.enough
+    assert again.hosts == []
