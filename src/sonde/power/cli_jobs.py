@@ -77,15 +77,18 @@ def submit(
 
     from sonde.core import hostlist
     from sonde.power import run_bus
-    from sonde.power.jobs import Spec
+    from sonde.power.jobs import RESERVED, Spec
     from sonde.power.run_state import own_user
 
     words = [
         one if "=" in one else f"{one}={os.environ[one]}" for one in env if "=" in one or one in os.environ
     ]
     words += [f"{one}={os.environ[one]}" for one in PASSED_ON if one in os.environ]
+    fresh = f"{own_user()[:40]}-{secrets.token_hex(6)}"
+    if RESERVED.fullmatch(fresh):  # user 'slurm', with a number that has no letter
+        fresh += "-"
     spec = Spec(
-        job or f"{own_user()[:40]}-{secrets.token_hex(6)}",
+        job or fresh,
         command,
         own_user(),
         name or Path(command[0]).name,
@@ -164,7 +167,15 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
         verdict += f"; guarantees and safe caps come to {format_power(guaranteed)} of {format_power(budget)}"
     told = [_values(state) for state in states]
     outcome = Outcome(
-        "power", "queue", verdict, values={**numbers, "trouble": str(body["trouble"]), "jobs": told}
+        "power",
+        "queue",
+        verdict,
+        values={
+            **numbers,
+            "trouble": str(body["trouble"]),
+            "forgotten": int(body["forgotten"]),
+            "jobs": told,
+        },
     )
     now = time.time()
 
@@ -185,6 +196,8 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
     if rows:
         outcome.tables.append(Table("Jobs", ("job", "user", "queue", "state", "nodes", "since"), rows, (5,)))
     outcome.lines += [f"{state.job}: {state.reason}" for state in states if state.reason]
+    if over and body["forgotten"]:
+        outcome.lines.append(f"Forgotten: {body['forgotten']} jobs that are over, for lack of room")
     if body["trouble"]:
         outcome.lines.append(f"Trouble: {body['trouble']}")
     return outcome

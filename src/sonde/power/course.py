@@ -8,6 +8,11 @@ again is where it was: that is all that a restart needs.
     {"what": "over", "step": "mesh", "attempt": 1, "state": "ended", "energy_j": 812.0, "seconds": 60.1, "why": ""}
     {"what": "skipped", "step": "solve", "why": "…"}     never will be handed in
     {"what": "cancel", "why": "…"}                       nothing more is handed in
+
+In place of all notes of a step, and so of any number of attempts, one may say where it is, with what all attempts had:
+
+    {"what": "was", "step": "mesh", "attempt": 3, "state": "waiting", "energy_j": 812.0, "seconds": 60.1, "why": ""}
+    {"what": "stopped", "step": "mesh"}                  this one stopped the workflow
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ GOING = (RUNNING, CANCELLING)
 ENDED, FAILED, CANCELLED, LOST, SKIPPED = "ended", "failed", "cancelled", "lost", "skipped"
 OVER = (ENDED, FAILED, CANCELLED, LOST, SKIPPED)
 RUNNING_STATES = (SUBMITTING, ACCEPTED)
+STATES = (WAITING, *RUNNING_STATES, *OVER)
 Note = Mapping[str, Any]
 
 
@@ -117,13 +123,21 @@ class Course:
             self.cancelled = str(note.get("why") or "cancelled")
             return
         status = self.of.get(str(note.get("step")))
-        if status is None or what not in ("submit", "accepted", "over", "skipped"):
+        if status is None or what not in ("submit", "accepted", "over", "skipped", "was", "stopped"):
             raise ValueError(f"{note} is no note of workflow '{self.workflow.name}'")
         if what == "skipped":
             status.state, status.why = SKIPPED, str(note["why"])
             return
+        if what == "stopped":
+            self.stopped = str(note["step"])
+            return
         attempt = int(note["attempt"])
-        if what == "submit":
+        if what == "was":
+            if (state := str(note["state"])) not in STATES:
+                raise ValueError(f"'{state}' is no state of a step")
+            energy, seconds = known(note.get("energy_j")), known(note.get("seconds"))
+            self.of[str(note["step"])] = Status(state, attempt, energy, seconds, str(note.get("why", "")))
+        elif what == "submit":
             status.state, status.attempt, status.told = SUBMITTING, attempt, ""
         elif attempt == status.attempt and what == "accepted" and status.state == SUBMITTING:
             status.state = ACCEPTED
@@ -138,6 +152,24 @@ class Course:
             status.state = WAITING if again else state
             if state != ENDED and not again and step.on_failure.then != CONTINUE:
                 self.stopped = self.stopped or step.name
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Notes that bring another course of the workflow to where this one is: one for each step at most, and two."""
+        out: list[dict[str, Any]] = [
+            {
+                "what": "was",
+                "step": name,
+                "attempt": status.attempt,
+                "state": status.state,
+                "energy_j": _number(status.energy_j),
+                "seconds": _number(status.seconds),
+                "why": status.why,
+            }
+            for name, status in self.of.items()
+            if status.attempt or status.state != WAITING
+        ]
+        out += [{"what": "stopped", "step": self.stopped}] if self.stopped else []
+        return out + ([{"what": "cancel", "why": self.cancelled}] if self.cancelled else [])
 
     def id(self, name: str) -> str:
         return id_of(self.run, self.numbers[name], self.of[name].attempt, self._secret)
@@ -200,6 +232,10 @@ class Course:
         for status in self.of.values():
             out[status.state] = out.get(status.state, 0) + 1
         return out
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _more(before: float, now: float) -> float:
@@ -289,11 +325,8 @@ class Conductor:
         self._note({"what": "accepted", "step": name, "attempt": self.course.of[name].attempt})
 
     def _over(self, name: str, told: Told) -> None:
-        def number(value: float) -> float | None:
-            return value if math.isfinite(value) else None
-
         note = {"what": "over", "step": name, "attempt": self.course.of[name].attempt, "state": told.state}
-        note |= {"energy_j": number(told.energy_j), "seconds": number(told.seconds), "why": told.why[:500]}
+        note |= {"energy_j": _number(told.energy_j), "seconds": _number(told.seconds), "why": told.why[:500]}
         self._note(note)
 
     def _note(self, note: Note) -> None:

@@ -8,10 +8,13 @@ of CLOCK_REALTIME (0: not yet). A number of a node, where a job is meant, is of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from sonde.power.retention import size_of_text
 
 IDL = Path(__file__).with_name("jobs.idl")
 
@@ -55,7 +58,12 @@ ACTIVE = (STARTING, RUNNING, STOPPING)
 """States of a job that has resources."""
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
+RESERVED = re.compile(r"on:.*|slurm-[0-9]+", re.ASCII)
+"""Names that Sonde makes itself, at the system manager: of shared nodes (queue.py), of Slurm's jobs (slurm_job.py)."""
 NO_STATUS = -1  # exit_status, where there is none
+MAX_SHOWN, MAX_SHOWN_WORDS = 1024, 64  # characters and words of a command that is not needed any more
+MAX_FIRST = 256  # characters of a command's first word in a listing of many jobs
+JOB_B, PART_B, NUMBER_B = 3000, 300, 40  # about what Python takes for each, without texts
 
 
 def _known(kind: type, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +124,24 @@ class Spec:
     def whole(self) -> bool:
         return self.cores == 0
 
+    @cached_property
+    def size_b(self) -> int:
+        """About what it takes in memory, or on a disk."""
+        texts = (self.job, self.user, self.name, self.queue, self.folder, self.output)
+        return JOB_B + sum(
+            map(size_of_text, (*texts, *self.command, *self.environment, *self.hosts))
+        )  # each word counts, also an empty one
+
+    @property
+    def trimmed(self) -> Spec:
+        """For a job that is over: without the environment, and with the beginning of the command."""
+        return replace(self, environment=(), command=shortened(self.command))
+
+    @property
+    def brief(self) -> Spec:
+        """For a listing of many jobs: the beginning of the first word of the command, and no names of nodes."""
+        return replace(self, environment=(), command=tuple(map(_cut, self.command[:1])), hosts=())
+
 
 @dataclass(frozen=True)
 class Part:
@@ -173,6 +199,11 @@ class JobState:
     def active(self) -> bool:
         return self.state in ACTIVE
 
+    @cached_property
+    def size_b(self) -> int:
+        """About what it takes in memory, or on a disk."""
+        return self.spec.size_b + size_of_parts(self.parts)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -202,6 +233,32 @@ class Run:
     @property
     def over(self) -> bool:
         return self.state in OVER
+
+
+def size_of_parts(parts: Sequence[Part]) -> int:
+    """About what they take in memory, or on a disk, B."""
+    numbers = sum(len(part.cores) + len(part.disks) + len(part.nics) for part in parts)
+    return PART_B * len(parts) + NUMBER_B * numbers
+
+
+def shortened(words: Sequence[str]) -> tuple[str, ...]:
+    """A command of at most MAX_SHOWN characters and MAX_SHOWN_WORDS words; of a longer one a last word says how long it
+    was. One that was shortened before stays as it is.
+    """
+    length = sum(map(len, words))
+    if length <= MAX_SHOWN and len(words) <= MAX_SHOWN_WORDS:
+        return tuple(words)
+    room, out = MAX_SHOWN - MAX_FIRST, []
+    for word in words[: MAX_SHOWN_WORDS - 1]:
+        out.append(_cut(word, room))
+        room -= len(out[-1])
+        if room <= 0 or len(word) > len(out[-1]):
+            break
+    return (*out, f"[cut: {len(words)} words, {length} characters]")
+
+
+def _cut(word: str, most: int = MAX_FIRST) -> str:
+    return word if len(word) <= most else f"{word[: most - 1]}…"
 
 
 def said(value: Any) -> Any:

@@ -44,7 +44,16 @@ def digest(service: str, body: Mapping[str, Any]) -> str:
         said["parts"] = [jobs.said(jobs.Part.of(part)) for part in body.get("parts", ())]
         said["target"] = jobs.said(jobs.Target.of(body.get("target", {})))
         said["grace_s"] = float(body.get("grace_s", 0.0))
-    return hashlib.sha256(json.dumps([service, _plain(said)]).encode("utf-8")).hexdigest()
+    return _hashed([service, _plain(said)])
+
+
+def of_spec(spec: jobs.Spec) -> str:
+    """SHA-256, in hexadecimal, of a submission: the same of one that is sent again."""
+    return _hashed(_plain(jobs.said(spec)))
+
+
+def _hashed(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode("utf-8")).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ Every change makes a new Entry, so that one that could not be kept can be taken 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +22,7 @@ from sonde.power.jobs import (
     FAILED,
     HELD,
     JOB_ID,
+    RESERVED,
     RUNNING,
     STARTING,
     STOPPING,
@@ -31,12 +33,17 @@ from sonde.power.jobs import (
     Spec,
     said,
 )
+from sonde.power.proof import of_spec
 from sonde.power.resources import Conflict, Held, Resources
+from sonde.power.retention import Bounds, Tally
 from sonde.power.schedule import Busy, Candidate, Order, QueueRules, Usage, ends_s, never, score
 
 LONGEST_S = 366 * 86400.0
 LARGEST = 1 << 20  # characters of command and environment together
-LARGEST_OF_USER = 64 << 20  # of all jobs of one user that wait
+LARGEST_OF_JOB = 64 << 20  # characters of command and environment, once for each node: each gets them
+LARGEST_OF_USER, LARGEST_OF_ALL = 64 << 20, 256 << 20  # B of all jobs that are not over
+OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
+"""Jobs that are over. Beyond this the oldest are forgotten before `keep` is over."""
 PAST = 5  # jobs of a name whose power tells what the next will draw
 MARGIN_S = 5.0  # a job's keeper ends it when its time is over; that long after it the scheduler does
 DEFAULT = QueueRules("default", is_default=True)
@@ -55,13 +62,14 @@ class Refusal(Exception):
 class Entry:
     """A job and what is to be remembered of it besides.
 
-    sent: as it was submitted. stop: why it is stopped, "cancelled" or "time"; "": it is not. asked: the job manager
-    may have been told to start it. clean: what it had was given back. charged_ns, charged_j: what its user was charged
-    for. energy_j: as the job manager told. demand_w: what its target needs, as the job manager told; 0: not known.
+    digest: of the job as it was submitted (proof.of_spec). stop: why it is stopped, "cancelled" or "time"; "": it is
+    not. asked: the job manager may have got the order to start it. clean: what it had was given back. charged_ns,
+    charged_j: what its user was charged for. energy_j: as the job manager reports it. demand_w: what its target needs,
+    as the job manager reports it; 0: not known.
     """
 
     state: JobState
-    sent: Spec
+    digest: str
     number: int
     stop: str = ""
     asked: bool = False
@@ -79,12 +87,28 @@ class Entry:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Entry:
         known = {one.name: told[one.name] for one in fields(cls) if one.name in told}
-        known["state"], known["sent"] = JobState.of(told["state"]), Spec.of(told["sent"])
+        state = JobState.of(told["state"])
+        known["state"] = replace(state, spec=state.spec.trimmed) if state.over else state
+        # A queue of before has the whole submission instead.
+        known["digest"] = str(told["digest"]) if "digest" in told else of_spec(Spec.of(told["sent"]))
         return cls(**known)
 
     @property
     def spec(self) -> Spec:
         return self.state.spec
+
+    @property
+    def waits(self) -> bool:
+        return self.state.state in (WAITING, HELD)
+
+    @property
+    def charged(self) -> bool:
+        """Whether its user was charged for all that it had, or it had nothing yet."""
+        state = self.state
+        if not state.started_ns:
+            return True
+        nothing = not self.charged_ns and state.started_ns >= state.ended_ns and self.energy_j <= 0
+        return state.over and (nothing or self.charged_ns >= state.ended_ns)
 
 
 @dataclass(frozen=True)
@@ -98,12 +122,17 @@ class Share:
     weight: float = 1.0
 
 
+Snapshot = tuple[dict[str, Entry], set[str], set[str], int]
+
+
 @dataclass
 class Queue:
     """All jobs.
 
     operators: who may cancel and hold any job, besides its own user.
     grace_s: from TERM to KILL, of a job that says none.
+    changed, gone: jobs whose entry is to be stored, and whose is to be removed.
+    forgotten: how many jobs that are over were forgotten before their time, for lack of room.
     """
 
     rules: Sequence[QueueRules] = (DEFAULT,)
@@ -116,9 +145,36 @@ class Queue:
     next_number: int = 1
     changed: set[str] = field(default_factory=set)
     max_waiting_user: int = 2_500
+    gone: set[str] = field(default_factory=set)
+    forgotten: int = 0
 
     def __post_init__(self) -> None:
         self.next_number = max((e.number for e in self.entries.values()), default=0) + 1
+        self._count()
+
+    def _count(self) -> None:
+        """Those that are not over, of which number is how many wait; and those that are over."""
+        self._present = Tally(
+            Bounds(self.max_waiting_user, self.max_waiting, LARGEST_OF_USER, LARGEST_OF_ALL)
+        )
+        self._past = Tally(OVER)
+        for one in self.entries.values():
+            self._counts(one, 1)
+
+    def _counts(self, one: Entry, sign: int) -> None:
+        user, size = one.spec.user, sign * one.state.size_b
+        if one.state.over:
+            self._past.add(user, size, sign)
+        else:
+            self._present.add(user, size, sign if one.waits else 0)
+
+    def snapshot(self) -> Snapshot:
+        return dict(self.entries), set(self.changed), set(self.gone), self.forgotten
+
+    def restore(self, before: Snapshot) -> None:
+        """As it was then: of what came since nothing could be stored."""
+        self.entries, self.changed, self.gone, self.forgotten = before
+        self._count()
 
     # ---- what users ask for
 
@@ -135,7 +191,7 @@ class Queue:
         """
         before = self.entries.get(spec.job)
         if before is not None:
-            if before.sent == spec:
+            if before.digest == of_spec(spec):
                 return before
             raise Refusal("other_job", f"the id {spec.job} is another job's, {before.spec.user}'s")
         check(spec)
@@ -156,26 +212,35 @@ class Queue:
             demand_w=spec.demand_w or self.foretold_w(spec),
         )
         _within(full, rules)
+        if _characters(full) * full.nodes > LARGEST_OF_JOB:
+            raise Refusal(
+                "bad_job",
+                f"command and environment have {_characters(full)} characters, and each of {full.nodes} nodes gets "
+                f"them; allowed: {LARGEST_OF_JOB} on all nodes together",
+            )
         why = never(full, empty, budget_w)
         if why:
             raise Refusal("unknown_node" if why.startswith("there is no node") else "above_limit", why)
-        return self._put(
-            Entry(
-                JobState(full, WAITING, "waits to be looked at", submitted_ns=now_ns), spec, self.next_number
-            )
-        )
+        state = JobState(full, WAITING, "waits to be looked at", submitted_ns=now_ns)
+        return self._put(Entry(state, of_spec(spec), self.next_number))
 
     def _check_room(self, spec: Spec) -> None:
         """Raises Refusal  queue_full: nobody fills what is for all."""
-        waiting = [one for one in self.entries.values() if one.state.state in (WAITING, HELD)]
-        if len(waiting) >= self.max_waiting:
-            raise Refusal("queue_full", f"{len(waiting)} jobs wait; no more are taken")
-        own = [one for one in waiting if one.spec.user == spec.user]
-        if len(own) >= self.max_waiting_user:
-            raise Refusal("queue_full", f"{len(own)} jobs of {spec.user} wait; no more of one user are taken")
-        if sum(_characters(one.spec) for one in own) + _characters(spec) > LARGEST_OF_USER:
-            what = f"commands and environments of {spec.user}'s jobs that wait have more than"
-            raise Refusal("queue_full", f"{what} {LARGEST_OF_USER >> 20} MiB together")
+        present, user = self._present, spec.user
+        if present.number >= self.max_waiting:
+            raise Refusal("queue_full", f"{present.number} jobs wait; no more are accepted")
+        if (own := present.number_of(user)) >= self.max_waiting_user:
+            raise Refusal("queue_full", f"{own} jobs of {user} wait; no more of one user are accepted")
+        for whose, size, most in (
+            (f"{user}'s jobs", present.size_of(user), LARGEST_OF_USER),
+            ("all jobs", present.size, LARGEST_OF_ALL),
+        ):
+            if size + spec.size_b > most:
+                raise Refusal(
+                    "queue_full",
+                    f"commands and environments of {whose} that are not over would take more than {most >> 20} MiB "
+                    "with this one",
+                )
 
     def rules_of(self, spec: Spec) -> QueueRules:
         """The queue that a job names, or the default one."""
@@ -354,7 +419,11 @@ class Queue:
                 return self._over(one, ENDED, "", ended)
             return self._over(one, FAILED, run.reason or _how(run), ended)
         if run.state == RUNNING and one.state.state == STARTING:
-            return self._become(replace(one, asked=True), RUNNING, "", started_ns=run.started_ns or now_ns)
+            # From here on nobody starts it, and nobody needs its environment.
+            spec = replace(one.spec, environment=())
+            return self._become(
+                replace(one, asked=True), RUNNING, "", started_ns=run.started_ns or now_ns, spec=spec
+            )
         return one
 
     def lost(self, job: str, now_ns: int) -> Entry:
@@ -400,7 +469,7 @@ class Queue:
         self.set_back(now_ns, most_s)
         for one in list(self.entries.values()):
             state = one.state
-            if not state.started_ns or (state.over and one.charged_ns >= state.ended_ns):
+            if one.charged:
                 continue
             since = one.charged_ns or state.started_ns
             until = state.ended_ns if state.over else now_ns
@@ -420,15 +489,33 @@ class Queue:
 
     def forget(self, before_ns: int) -> list[str]:
         """Drops jobs that were over before that and are clean. Returns their ids."""
-        gone = [
-            job
-            for job, one in self.entries.items()
-            if one.state.over and one.clean and one.state.ended_ns < before_ns
-        ]
-        for job in gone:
-            del self.entries[job]
-            self.changed.discard(job)
+        gone = [job for job, one in self._removable() if one.state.ended_ns < before_ns]
+        self._drop(gone)
         return gone
+
+    def forget_surplus(self) -> list[Entry]:
+        """Drops jobs that are over and have no room: the oldest of the user who has most. They are
+        counted as forgotten. Returns them.
+        """
+        gone = self._past.surplus((one.spec.user, job, one.state.size_b) for job, one in self._oldest())
+        those = [self.entries[job] for job in gone]
+        self._drop(gone)
+        self.forgotten += len(gone)
+        return those
+
+    def _removable(self) -> Iterable[tuple[str, Entry]]:
+        return ((job, one) for job, one in self.entries.items() if one.state.over and one.clean)
+
+    def _oldest(self) -> Iterable[tuple[str, Entry]]:
+        """Those with which nothing is to be done any more, the oldest first."""
+        those = [(job, one) for job, one in self._removable() if one.charged]
+        yield from sorted(those, key=lambda pair: (pair[1].state.ended_ns, pair[1].number))
+
+    def _drop(self, gone: Iterable[str]) -> None:
+        for job in gone:
+            self._counts(self.entries.pop(job), -1)
+            self.changed.discard(job)
+            self.gone.add(job)
 
     def shares(self) -> dict[str, Share]:
         """What the system manager is to know: of each job its nodes; of nodes that several share, each for itself."""
@@ -462,8 +549,12 @@ class Queue:
     def _put(self, entry: Entry) -> Entry:
         job = entry.state.job
         self.next_number = max(self.next_number, entry.number + 1)
+        if job in self.entries:
+            self._counts(self.entries[job], -1)
         self.entries[job] = entry
+        self._counts(entry, 1)
         self.changed.add(job)
+        self.gone.discard(job)
         return entry
 
     def _become(self, one: Entry, state: str, reason: str, **more: Any) -> Entry:
@@ -471,15 +562,28 @@ class Queue:
 
     def _over(self, one: Entry, state: str, reason: str, at_ns: int) -> Entry:
         clean = not one.asked and not one.state.parts  # it never had anything
-        return self._become(replace(one, clean=clean), state, reason, ended_ns=at_ns, expected_ns=0)
+        return self._become(
+            replace(one, clean=clean),
+            state,
+            reason,
+            ended_ns=at_ns,
+            expected_ns=0,
+            spec=one.spec.trimmed,
+        )
 
     def _stop(self, one: Entry, why: str, reason: str) -> Entry:
         return self._become(replace(one, stop=why), STOPPING, reason)
 
 
 def name_of_node(node: str) -> str:
-    """What the share of a node that several jobs may use is called at the system manager, which has names of jobs."""
-    return f"on:{node}"[:64]
+    """The name, at the system manager, which has names of jobs, of the share of a node that several jobs may use.
+
+    No job of a user has such a name: jobs.RESERVED. A hash distinguishes names of nodes that are too long.
+    """
+    name = f"on:{node}"
+    if len(name) <= 64:
+        return name
+    return f"{name[:47]}~{hashlib.blake2s(node.encode(), digest_size=8).hexdigest()}"
 
 
 def _short(reason: str) -> str:
@@ -509,6 +613,11 @@ def check(spec: Spec) -> None:
         refuse(
             f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', "
             "the first no sign"
+        )
+    if RESERVED.fullmatch(spec.job):
+        refuse(
+            f"the job's id is '{spec.job}': Sonde names shared nodes 'on:NODE' and Slurm's jobs 'slurm-NUMBER'; choose "
+            "another id"
         )
     if not spec.user or not spec.user.isprintable():
         refuse("the job names no user")

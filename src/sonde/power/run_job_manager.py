@@ -8,6 +8,7 @@ So each instant tells whether it runs, ran, or never did.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -36,8 +38,10 @@ from sonde.power import job_start, jobs, run_bus, run_job_account, run_jobs_bus,
 from sonde.power.config import Stack
 from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
 from sonde.power.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
+from sonde.power.retention import Bounds, Tally
 from sonde.power.run_events import Ending, line, notify, until_told
 from sonde.power.run_job_keeper import end_group, kept
+from sonde.power.run_job_turns import Progress, TurnReader
 from sonde.power.telemetry import JOB, NAN, NODE, known
 
 if TYPE_CHECKING:
@@ -48,9 +52,14 @@ KEEPER = Path(__file__).with_name("run_job_keeper.py")
 NODE_S = 1.0  # to ask a node
 ASKING = 8  # nodes at a time
 SILENT_S = 30.0  # a node that gave no answer is not asked again for so long, unless it is heard
-MOST_TURNS = 1 << 20  # bytes of a progress file that are read at a look
 KEEPER_S = 20.0  # what a keeper has beyond a job's grace to end it and to say so
 SWEEP_S = 600.0
+OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
+"""Jobs that are over. Beyond this the oldest are removed before `keep` is over, with what they wrote into their folder.
+Their output counts as their user's own, by the file system's quotas, and not here.
+"""
+NO_ROOM = "no more jobs that are over are stored: docs/reference/power-jobs.md says how many"
+GONE = ".gone-"  # folders that are being removed; no job has such a name
 SUBGROUP = (
     "sonde-manager"  # DelegateSubgroup= of the unit: the manager's own cgroup, beside those of its jobs
 )
@@ -181,11 +190,17 @@ def _end_orphans(folder: Path, cgroup: str = "") -> None:
             signal_one(pid, signal.SIGKILL, lambda pid=pid: marked(pid))  # type: ignore[misc]
 
 
+def _digest(spec: Spec) -> str:
+    """Distinguishes a job from another one of its name: its command and its user."""
+    return hashlib.sha256(json.dumps([spec.command, spec.user]).encode()).hexdigest()
+
+
 class Job:
     """One job of this manager."""
 
     def __init__(self, folder: Path, spec: Spec, parts: tuple[Part, ...]) -> None:
         self.folder, self.spec, self.parts = folder, spec, parts
+        self.digest = _digest(spec)
         self.target = spec.target
         self.state, self.reason = jobs.STARTING, ""
         self.started_ns = self.ended_ns = 0
@@ -193,13 +208,13 @@ class Job:
         self.pid, self.pidfd = 0, -1
         self.process: subprocess.Popen[bytes] | None = None
         self.meter = Meter()
-        self.turns = [Turns() for _ in parts]
-        self.offsets = [0] * len(parts)
+        self.progress = Progress(folder, len(parts))
         self.steering: Steering | None = None
         self.cgroup = ""
         self.kill_at_s = math.inf  # from then on its keeper, which should have ended it, is ended itself
         self.told = ""  # the state that telemetry told last
         self.forgotten = False
+        self.counted_b = -1  # as it counts among those that are over; -1: it is not over
 
     @property
     def over(self) -> bool:
@@ -208,6 +223,10 @@ class Job:
     @property
     def nodes(self) -> list[str]:
         return [part.node for part in self.parts]
+
+    @property
+    def turns(self) -> list[Turns]:
+        return self.progress.turns
 
     def run(self) -> Run:
         _, progress = of_job(self.turns)
@@ -226,6 +245,10 @@ class Job:
             self.target,
             self.steering.demand_w if self.steering and not self.over else 0.0,
         )
+
+
+def _job_text(job: Job) -> str:
+    return json.dumps({"spec": said(job.spec), "parts": said(job.parts), "digest": job.digest})
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -251,6 +274,7 @@ def stored_job(folder: Path) -> tuple[Job, dict[str, Any], list[str]] | None:
         job = Job(folder, Spec.of(told["spec"]), tuple(Part.of(part) for part in told["parts"]))
     except _DAMAGE:
         raise ValueError(f"{folder}/job.json is not what was written") from None
+    job.digest = str(told.get("digest") or job.digest)
     if job.spec.job != folder.name:
         raise ValueError(f"{folder}/job.json is of another job")
     path = folder / "keeper.json"
@@ -309,6 +333,7 @@ class JobManager:
         self.jobs: dict[str, Job] = {}
         self.limits = {node.name: node for node in stack.nodes}
         self._events: list[bytes] = []
+        self._reader = TurnReader()
         self._groups: set[str] = set()  # of jobs that are over, in which something was still ending
         self._poll = select.poll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -316,9 +341,14 @@ class JobManager:
         self._swept_s = -math.inf
         # Not a name that a job can have: each has a folder beside it.
         self._lock = run_state.held(settings.state, NAME, 0o711, lock=".lock")
+        self._over = Tally(OVER)
+        self.removed = 0  # jobs that are over, removed before their time, for lack of room
         for folder in sorted(settings.state.iterdir()):
-            if (folder / "job.json").is_file():
+            if folder.name.startswith(GONE):  # of a manager that was killed meanwhile
+                self._remove([folder])
+            elif (folder / "job.json").is_file():
                 self._find(folder)
+        self._remove(self._surplus())
 
     # ---- what is asked
 
@@ -379,7 +409,7 @@ class JobManager:
         parts = tuple(Part.of(part) for part in body["parts"])
         before = self.jobs.get(spec.job)
         if before is not None:
-            if before.spec.command != spec.command or before.spec.user != spec.user:
+            if before.digest != _digest(spec):
                 raise run_jobs_bus.refused(
                     "other_job", f"job '{spec.job}' is another one: its command or user differs"
                 )
@@ -411,7 +441,7 @@ class JobManager:
         own |= {"cgroup": job.cgroup, "max_tasks": most}
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
         kept(folder / "start.json", json.dumps(plan))
-        kept(folder / "job.json", json.dumps({"spec": said(spec), "parts": said(parts)}))
+        kept(folder / "job.json", _job_text(job))
         # A word to stop that comes before the keeper listens waits for it.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
@@ -595,7 +625,57 @@ class JobManager:
             with suppress(OSError):
                 kept(job.folder / "lost.json", json.dumps(told))
         self._emptied(job.cgroup)
+        self._shrink(job)
         self._say(job)
+
+    def _shrink(self, job: Job) -> None:
+        """Removes what a job that is over needs no more: its environment, and all but the beginning of its command, in
+        memory and in its folder.
+        """
+        if job.counted_b >= 0:
+            return
+        if (spec := job.spec.trimmed) != job.spec or (job.folder / "start.json").exists():
+            job.spec = spec
+            with suppress(OSError):  # the next start finds it, and does it
+                write_whole(job.folder / "job.json", _job_text(job).encode(), 0o600, sync=True)
+                (job.folder / "start.json").unlink(missing_ok=True)
+                if job.cgroup in self._groups:  # after a restart it is still to be removed
+                    write_whole(job.folder / "start.json", json.dumps({"cgroup": job.cgroup}).encode(), 0o600)
+        job.counted_b = job.spec.size_b + jobs.size_of_parts(job.parts)
+        self._over.add(job.spec.user, job.counted_b)
+
+    def _surplus(self) -> list[Path]:
+        """Forgets jobs that have no room any more. Returns folders that are to be removed."""
+        gone = self._over.surplus((job.spec.user, job.spec.job, job.counted_b) for job in self._oldest())
+        if gone:
+            self.removed += len(gone)
+            users = Counter(self.jobs[name].spec.user for name in gone)
+            for user, number in users.most_common(20):
+                self._events.append(
+                    line("forgotten", jobs=number, user=user, why=NO_ROOM, total=self.removed)
+                )
+        return [self._forget(name) for name in gone]
+
+    def _oldest(self) -> Iterator[Job]:
+        """Jobs that may be removed: the scheduler has noted their end."""
+        those = [job for job in self.jobs.values() if job.over and job.forgotten]
+        yield from sorted(those, key=lambda job: job.ended_ns)
+
+    def _forget(self, name: str) -> Path:
+        """Returns its folder, by another name: its own may be another job's from now on."""
+        job = self.jobs.pop(name)
+        self._over.add(job.spec.user, -job.counted_b, -1)
+        to = self.settings.state / f"{GONE}{secrets.token_hex(8)}"
+        with suppress(OSError):
+            job.folder.rename(to)
+            return to
+        return job.folder
+
+    @staticmethod
+    def _remove(folders: Iterable[Path]) -> None:
+        """With no lock held: they may be thousands."""
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _emptied(self, cgroup: str) -> None:
         """Removes a job's cgroup, now or when the last of its processes is gone."""
@@ -653,6 +733,8 @@ class JobManager:
         with self.mutex:
             self._settle(job)
             self._keep_meter(job)
+            gone = self._surplus()
+        self._remove(gone)
 
     def meter(self, node: str, counter_j: float, power_w: float) -> None:
         """What a node told."""
@@ -672,19 +754,29 @@ class JobManager:
                 job.meter.take(node, counter_j, power_w, share[job.spec.job], after_s)
 
     def _keep_meter(self, job: Job) -> None:
-        with suppress(OSError):  # the next one may do
-            text = json.dumps({"energy_j": job.meter.energy_j, "at_j": job.meter.at_j})
-            write_whole(job.folder / "meter.json", text.encode(), 0o600)
+        self._keep_meters([(job, self._meter_text(job))])
+
+    @staticmethod
+    def _meter_text(job: Job) -> bytes:
+        return json.dumps({"energy_j": job.meter.energy_j, "at_j": job.meter.at_j}).encode()
+
+    @staticmethod
+    def _keep_meters(texts: Iterable[tuple[Job, bytes]]) -> None:
+        for job, text in texts:
+            with suppress(OSError):  # the next one may do
+                write_whole(job.folder / "meter.json", text, 0o600)
 
     def report(self) -> list[tuple[Job, dict[str, Any]]]:
-        """Telemetry of jobs that run, and where their targets lead."""
-        out = []
+        """Telemetry of jobs that run, and where their targets lead. Files are read and written with no lock held."""
         with self.mutex:
-            for job in self.jobs.values():
+            running = [job for job in self.jobs.values() if not job.over]
+        self._reader.look((job.spec.user, job.progress) for job in running)
+        out, meters = [], []
+        with self.mutex:
+            for job in running:
                 if job.over:
                     continue
-                self._read_turns(job)
-                self._keep_meter(job)
+                meters.append((job, self._meter_text(job)))
                 iteration, progress = of_job(job.turns)
                 if job.steering is not None:
                     before = job.steering.demand_w
@@ -694,6 +786,7 @@ class JobManager:
                         told = line("target", job=job.spec.job, demand_w=now, iteration_s=iteration)
                         self._events.append(told.replace(b"NaN", b"null"))
                 out.append((job, self.sample(job)))
+        self._keep_meters(meters)
         return out
 
     def sample(self, job: Job) -> dict[str, Any]:
@@ -715,26 +808,6 @@ class JobManager:
             "node_iteration_s": own if any(map(math.isfinite, own)) else [],
         }
 
-    def _read_turns(self, job: Job) -> None:
-        for k, turns in enumerate(job.turns):
-            try:
-                # It is the job's file: what it made of it, a link or a pipe, is not to hold us up.
-                fd = os.open(
-                    job.folder / f"progress.{k}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                )
-            except OSError:
-                continue
-            try:
-                added = os.pread(fd, MOST_TURNS, job.offsets[k])
-                written = os.fstat(fd).st_mtime_ns / 1e9
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-            job.offsets[k] += len(added)
-            if added:
-                turns.take(added, written)
-
     def sweep(self) -> None:
         """Removes what forgotten jobs left, when it was kept long enough."""
         now = time.monotonic()
@@ -742,10 +815,13 @@ class JobManager:
             return
         self._swept_s = now
         with self.mutex:
-            for name, job in list(self.jobs.items()):
-                if job.forgotten and job.over and time.time_ns() - job.ended_ns > self.settings.keep_s * 1e9:
-                    shutil.rmtree(job.folder, ignore_errors=True)
-                    del self.jobs[name]
+            late = [
+                name
+                for name, job in self.jobs.items()
+                if job.forgotten and job.over and time.time_ns() - job.ended_ns > self.settings.keep_s * 1e9
+            ]
+            gone = [self._forget(name) for name in late]
+        self._remove(gone)
 
 
 class Nodes:

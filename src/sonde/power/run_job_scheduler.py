@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -50,6 +51,8 @@ AGAIN_S, LONGEST_S, GIVE_UP_S = 10.0, 600.0, 3600.0
 NOT_TAKEN = "the system manager does not take a job's guarantee"
 USAGE = "#usage"  # beside jobs: no job has such an id
 MOST_TOLD = 1000  # jobs that are over, in one answer
+MAX_USERS_LOGGED = 20  # events of what was forgotten, at a time; each has the number of all
+NO_ROOM = "no more jobs that are over are stored: docs/reference/power-jobs.md says how many"
 
 
 def rules(stack: Stack) -> tuple[QueueRules, ...]:
@@ -153,7 +156,7 @@ def stored_queue(kept: dict[str, Any], stack: Stack) -> Queue:
         usage = usage or old
     usage = usage or {"at_s": 0.0, "had": {}}
     said_of = stack.jobs
-    return Queue(
+    queue = Queue(
         rules(stack),
         Order(said_of.fairness, said_of.age_s, said_of.half_life_s, said_of.shares),
         Usage(said_of.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])),
@@ -163,6 +166,9 @@ def stored_queue(kept: dict[str, Any], stack: Stack) -> Queue:
         {name: Entry.of(told) for name, told in kept.items()},
         max_waiting_user=said_of.max_waiting_user,
     )
+    # Rows of before have more in them than is stored today.
+    queue.changed = {job for job, one in queue.entries.items() if as_text(one) != kept[job]}
+    return queue
 
 
 class Scheduler:
@@ -206,7 +212,7 @@ class Scheduler:
         groups = groups_of(spec.user) if body["order"] == "SUBMIT_JOB" else []
         now = time.time_ns()
         with self.mutex:
-            before, dirty = dict(self.queue.entries), set(self.queue.changed)
+            before = self.queue.snapshot()
             try:
                 match str(body["order"]):
                     case "SUBMIT_JOB":
@@ -223,7 +229,7 @@ class Scheduler:
             except Refusal as no:
                 raise run_jobs_bus.refused(no.word, no.what) from None
             except CannotKeep as error:
-                self.queue.entries, self.queue.changed = before, dirty
+                self.queue.restore(before)
                 raise run_jobs_bus.refused("cannot_keep", f"nothing was done: {error}") from None
         self.wake.set()
         return self._answer([_shown(made)])
@@ -233,21 +239,24 @@ class Scheduler:
             entries = list(self.queue.entries.values())
             if body["ask"] == "GET_JOB":
                 try:
-                    return self._answer([_shown(self.queue.find(str(body["job"])))])
+                    entries = [self.queue.find(str(body["job"]))]
                 except Refusal as no:
                     raise run_jobs_bus.refused(no.word, no.what) from None
-            if body["ask"] == "GET_QUEUES":
-                return {**self._answer([]), "queues": self._queues(entries)}
-            wanted = [
-                one
-                for one in entries
-                if (not body["user"] or one.spec.user == body["user"])
-                and (not body["queue"] or one.spec.queue == body["queue"])
-            ]
-            over = [one for one in wanted if one.state.over][-MOST_TOLD:] if body["over"] else []
-            there = [one for one in wanted if not one.state.over]
-            there.sort(key=lambda one: (not one.state.active, -one.state.priority, one.number))
-            return self._answer([_shown(one, brief=True) for one in (*over, *there)])
+        # Entries do not change: who asks for many jobs holds up nobody.
+        if body["ask"] == "GET_JOB":
+            return self._answer([_shown(entries[0])])
+        if body["ask"] == "GET_QUEUES":
+            return {**self._answer([]), "queues": self._queues(entries)}
+        wanted = [
+            one
+            for one in entries
+            if (not body["user"] or one.spec.user == body["user"])
+            and (not body["queue"] or one.spec.queue == body["queue"])
+        ]
+        over = [one for one in wanted if one.state.over][-MOST_TOLD:] if body["over"] else []
+        present = [one for one in wanted if not one.state.over]
+        present.sort(key=lambda one: (not one.state.active, -one.state.priority, one.number))
+        return self._answer([_shown(one, brief=True) for one in (*over, *present)])
 
     def _queues(self, entries: list[Entry]) -> list[dict[str, Any]]:
         out = []
@@ -275,7 +284,8 @@ class Scheduler:
             "budget_w": self._budget.now_w,
             "committed_w": self._committed_w,
             "guaranteed_w": self._guaranteed_w,
-            "trouble": "; ".join(self.troubles.values())[:256],
+            "trouble": "; ".join(list(self.troubles.values()))[:256],
+            "forgotten": self.queue.forgotten,
         }
 
     def _most_w(self) -> float:
@@ -441,10 +451,7 @@ class Scheduler:
     def _charge(self, now_s: float) -> None:
         over = False
         with self.mutex:
-            over = any(
-                one.state.over and one.state.started_ns and one.charged_ns < one.state.ended_ns
-                for one in self.queue.entries.values()
-            )
+            over = any(one.state.over and not one.charged for one in self.queue.entries.values())
             if not over and now_s - self._charged_s < CHARGE_S:
                 return
             # The first time nobody knows how long it was: nothing ran here to see it.
@@ -452,8 +459,8 @@ class Scheduler:
             self._charged_s = now_s
             now = time.time_ns()
             self.queue.charge(now, self._cores, most_s)
-            gone = self.queue.forget(now - int(self.stack.jobs.keep_s * 1e9))
-            self._keep(gone)
+            self.queue.forget(now - int(self.stack.jobs.keep_s * 1e9))
+            self._keep()
 
     def _look_at_power(self) -> None:
         try:
@@ -515,13 +522,13 @@ class Scheduler:
             made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
             scores = {one.spec.job: one.score for one in waiting}
             self.queue.tell(made.reasons, made.expected_s, scores)
-            before, dirty = dict(self.queue.entries), set(self.queue.changed)
+            before = self.queue.snapshot()
             for start in made.starts:
                 self.queue.begin(start.job, start.parts, scores[start.job])
             try:
                 self._keep()
             except CannotKeep:
-                self.queue.entries, self.queue.changed = before, dirty
+                self.queue.restore(before)
                 raise
 
     def _candidates(self, now_ns: int) -> list[Candidate]:
@@ -754,14 +761,15 @@ class Scheduler:
 
     # ---- what is kept
 
-    def _keep(self, gone: list[str] | None = None) -> None:
+    def _keep(self) -> None:
         """What changed, on disk. Raises CannotKeep: all of it is still to be kept."""
         queue = self.queue
-        if not queue.changed and not gone:
+        if not queue.changed and not queue.gone:
             return
+        forgotten = queue.forget_surplus()
         rows: dict[str, Any] = {job: as_text(queue.entries[job]) for job in queue.changed}
         rows[USAGE] = {"at_s": queue.usage.at_s, "had": queue.usage.had}
-        self._store.save(rows, gone or ())
+        self._store.save(rows, queue.gone)
         for job in sorted(queue.changed, key=lambda job: queue.entries[job].number):
             state = queue.entries[job].state
             if self._states.get(job) != state.state:
@@ -769,18 +777,20 @@ class Scheduler:
                 self._events.append(
                     line("job", job=job, state=state.state, user=state.spec.user, why=state.reason)
                 )
-        queue.changed.clear()
-        for job in gone or ():
+        for job in queue.gone:
             self._states.pop(job, None)
+        queue.changed.clear()
+        queue.gone.clear()
+        for user, jobs_of_user in Counter(one.spec.user for one in forgotten).most_common(MAX_USERS_LOGGED):
+            self._events.append(
+                line("forgotten", jobs=jobs_of_user, user=user, why=NO_ROOM, total=queue.forgotten)
+            )
 
 
 def _shown(entry: Entry, brief: bool = False) -> dict[str, Any]:
-    """As others see it: without its environment, which is its user's alone; brief: of its command the first word."""
-    told = dict(said(entry.state))
-    told["spec"]["environment"] = []
-    if brief:
-        told["spec"]["command"] = told["spec"]["command"][:1]
-    return told
+    """As others see it: without its environment, which is its user's alone; brief: in a listing of many jobs."""
+    spec = entry.spec.brief if brief else replace(entry.spec, environment=())
+    return dict(said(replace(entry.state, spec=spec)))
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:

@@ -15,6 +15,9 @@ from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.power import run_state
 
 VERSION = 1
+MAX_JOURNAL_B = 16 << 20  # of the write-ahead log when a transaction is over
+MAX_FREE = 4096  # pages of removed rows that the file may have: 16 MiB
+COMPACTED = 2048  # pages that are given back at a time, so that no order waits long for it
 _DAMAGE = (
     sqlite3.DatabaseError,
     LookupError,
@@ -56,6 +59,7 @@ class Store:
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
+            self._db.execute(f"PRAGMA journal_size_limit={MAX_JOURNAL_B}")
             found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
             if found not in (0, VERSION):
                 raise DataError(
@@ -63,6 +67,12 @@ class Store:
                 )
             self._db.execute("CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, text TEXT NOT NULL)")
             self._db.execute(f"PRAGMA user_version={VERSION}")
+            if self._db.execute("PRAGMA auto_vacuum").fetchone()[0] != 2:
+                self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                with suppress(
+                    sqlite3.OperationalError
+                ):  # a full disk: the next start may have room for a copy
+                    self._db.execute("VACUUM")
         except (
             sqlite3.DatabaseError,
             UnicodeDecodeError,
@@ -118,6 +128,16 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise CannotKeep(f"{self.path}: {error}") from None
+            with suppress(sqlite3.Error):  # what was to be stored is; the next one compacts further
+                self._compact()
+
+    def _compact(self) -> None:
+        """Gives room of removed rows back to the file system, where it is much."""
+        if self._db.execute("PRAGMA freelist_count").fetchone()[0] > MAX_FREE:
+            # execute() takes one step of a statement without columns, which is one page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({COMPACTED})")
+            # The file becomes shorter when the log is written into it, which by itself is done for a long log alone.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         with self._mutex, suppress(sqlite3.Error):

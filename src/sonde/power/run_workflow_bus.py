@@ -31,6 +31,7 @@ CODES = {
     1205: "not_allowed",
     1206: "not_proven",
     1207: "cannot_prove",
+    1208: "engine_full",
 }
 """Codes of replies beyond those of the bus and of jobs.CODES."""
 _NUMBERS = {word: number for number, word in CODES.items()}
@@ -79,6 +80,8 @@ def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) ->
         except Refused as no:
             word = CODES.get(no.number, no.reply)
             kind: type[SondeError] = (
-                EnvironmentFailure if word in ("cannot_keep", "cannot_prove", "failed") else UsageError
+                EnvironmentFailure
+                if word in ("cannot_keep", "cannot_prove", "engine_full", "failed")
+                else UsageError
             )
             raise kind(f"power.{word}", no.what.partition(" refused: ")[2] or no.what, no.hint) from None

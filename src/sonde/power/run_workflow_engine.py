@@ -13,7 +13,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, run_w
 from sonde.power.config import Stack, Users
 from sonde.power.course import Conductor, Course, Declined, Note, Told, Unanswered
 from sonde.power.jobs import JobState, Run
+from sonde.power.retention import Bounds, Tally
 from sonde.power.run_events import Ending, line, notify, until_told
 from sonde.power.telemetry import NAN
 from sonde.power.workflow import Step
@@ -36,6 +38,11 @@ RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 CALL_S = 3.0
 KEEP_S = 30 * 86400.0  # a workflow's file, when it is over
 SWEEP_S = 600.0
+COMPACT_B = 4 << 20  # of a workflow's file: attempts that are over are then written down together
+GOING = Bounds(of_user=200, of_all=1_000, size_of_user=128 << 20, size_of_all=512 << 20)
+"""Workflows that are not over. Beyond this no more are accepted."""
+OVER = Bounds(of_user=1_000, of_all=4_000, size_of_user=64 << 20, size_of_all=256 << 20)
+"""Workflows that are over. Beyond this the oldest are forgotten before KEEP_S is over."""
 TURN_S = (
     1.0  # of a workflow in a look: the others, and who ends this, do not wait for all that one has to hand in
 )
@@ -51,9 +58,9 @@ class Journal:
 
     def __init__(self, path: Path, head: Mapping[str, Any] | None = None) -> None:
         self.path = path
+        self.compact_at_b = COMPACT_B
         if head is not None:
-            write_whole(path, (json.dumps(head) + "\n").encode(), 0o600, sync=True)
-            self._sync_folder()
+            self._write([head])
         else:
             path.chmod(0o600)  # of before it held a secret
         data = path.read_bytes()
@@ -68,6 +75,17 @@ class Journal:
             raise ValueError("its first line is not a workflow's")
         self.head: dict[str, Any] = lines[0]
         self.notes: list[Note] = lines[1:]
+
+    def compact(self, notes: Sequence[Note]) -> None:
+        """Has these in place of all notes that were written. Raises OSError: the file is as it was."""
+        self.length = self._write([self.head, *notes])
+        self.compact_at_b = max(COMPACT_B, 4 * self.length)
+
+    def _write(self, lines: Sequence[Mapping[str, Any]]) -> int:
+        data = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+        write_whole(self.path, data, 0o600, sync=True)
+        self._sync_folder()
+        return len(data)
 
     def _sync_folder(self) -> None:
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -145,14 +163,18 @@ class Scheduler:
 class Workflow:
     """One run of a workflow, with its file."""
 
-    def __init__(self, engine: Engine, journal: Journal) -> None:
+    def __init__(self, engine: Engine, journal: Journal, already: workflow.Workflow | None = None) -> None:
         head = journal.head
         self.run, self.user, self.path = str(head["run"]), str(head["user"]), str(head["path"])
         self.text, self.began_ns = str(head["text"]), int(head["at_ns"])
         self.journal = journal
-        self.course = Course(workflow.read(self.text, self.path), self.run, str(head.get("secret", "")))
+        of = already or workflow.read(self.text, self.path)
+        self.course = Course(of, self.run, str(head.get("secret", "")))
         for note in journal.notes:
             self.course.take(note)
+        journal.notes = []  # what they say is in the course
+        self.size_b = max(of.size_b, journal.length)
+        self.counted_over = False
         folder = str(Path(self.path).parent) if self.path.startswith("/") else "/"
         scheduler = Scheduler(engine, self.user, folder)
         self.conductor = Conductor(self.course, scheduler, journal, engine.mutex)
@@ -207,11 +229,14 @@ class Engine:
         self._clients: dict[str, Client] = {}
         self._bus: Bus | None = None
         self._states: dict[str, dict[str, tuple[str, int]]] = {}
+        self._going, self._over = Tally(GOING), Tally(OVER)
+        self.forgotten = 0  # workflows that are over, forgotten before their time, for lack of room
         self._lock = run_state.held(self.state, NAME, 0o700)
         for path in sorted(self.state.glob("*.jsonl")):
             self._load(path)
         self._sweep_s = 0.0
         self._sweep()
+        self._forget_surplus()
 
     def _load(self, path: Path) -> None:
         try:
@@ -225,7 +250,43 @@ class Engine:
             what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
             self._events.append(line("trouble", code="power.damaged", what=what))
             return
+        self._add(one)
+
+    def _add(self, one: Workflow) -> None:
         self.workflows[one.run] = one
+        self._going.add(one.user, one.size_b)
+        self._count(one)
+
+    def _count(self, one: Workflow) -> None:
+        """One that is over counts among those, with its file."""
+        if one.course.over and not one.counted_over:
+            self._going.add(one.user, -one.size_b, -1)
+            one.size_b, one.counted_over = max(one.size_b, one.journal.length), True
+            self._over.add(one.user, one.size_b)
+
+    def _forget(self, run: str) -> None:
+        """Raises OSError: nothing was removed."""
+        one = self.workflows[run]
+        one.journal.path.unlink(missing_ok=True)
+        self._over.add(one.user, -one.size_b, -1)
+        del self.workflows[run]
+        self._states.pop(run, None)
+
+    def _forget_surplus(self) -> None:
+        """Forgets workflows that are over, where they are too many: the oldest of the user who has most."""
+        over = (one for one in self.workflows.values() if one.counted_over)
+        oldest = sorted(over, key=lambda one: one.began_ns) if self._over.beyond else []
+        gone = self._over.surplus((one.user, one.run, one.size_b) for one in oldest)
+        users: Counter[str] = Counter()
+        for run in gone:
+            user = self.workflows[run].user
+            with suppress(OSError):  # at the next look
+                self._forget(run)
+                users[user] += 1
+        self.forgotten += users.total()
+        why = "no more workflows that are over are stored: docs/reference/power-workflow.md says how many"
+        for user, number in users.most_common(20):
+            self._events.append(line("forgotten", workflows=number, user=user, why=why, total=self.forgotten))
 
     def _sweep(self) -> None:
         """Workflows that have been over for long are forgotten, now and then."""
@@ -234,9 +295,8 @@ class Engine:
         self._sweep_s = time.monotonic() + SWEEP_S
         for run, one in list(self.workflows.items()):
             with suppress(OSError):
-                if one.course.over and time.time() - one.journal.path.stat().st_mtime > KEEP_S:
-                    one.journal.path.unlink()
-                    del self.workflows[run]
+                if one.counted_over and time.time() - one.journal.path.stat().st_mtime > KEEP_S:
+                    self._forget(run)
 
     def join(self, bus: Bus, open_ones: ExitStack) -> None:
         self._bus = bus
@@ -272,8 +332,16 @@ class Engine:
         except run_proof.NotProven as no:
             raise run_workflow_bus.refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
         with self.mutex:
+            known = run in self.workflows
+        try:
+            # Before anything is held: a large one takes a while to read.
+            begins = body["order"] == "RUN_WORKFLOW" and not known
+            of = workflow.read(str(body["text"]), str(body["path"])) if begins else None
+        except UsageError as error:
+            raise run_workflow_bus.refused("bad_workflow", error.what) from None
+        with self.mutex:
             try:
-                one = self._begin(body) if body["order"] == "RUN_WORKFLOW" else self._cancel(body)
+                one = self._begin(body, of) if body["order"] == "RUN_WORKFLOW" else self._cancel(body)
             except UsageError as error:
                 raise run_workflow_bus.refused("bad_workflow", error.what) from None
             except OSError as error:
@@ -287,7 +355,7 @@ class Engine:
             raise run_workflow_bus.refused("no_workflow", f"no workflow is called '{run}'")
         return self.workflows[run]
 
-    def _begin(self, body: dict[str, Any]) -> Workflow:
+    def _begin(self, body: dict[str, Any], of: workflow.Workflow | None) -> Workflow:
         run, text, path, user = (str(body[key]) for key in ("run", "text", "path", "user"))
         if not RUN.fullmatch(run):
             raise UsageError(
@@ -302,7 +370,8 @@ class Engine:
             return before
         if not user:
             raise UsageError("power.bad_user", "whose workflow it is was not said")
-        workflow.read(text, path)
+        of = of or workflow.read(text, path)  # it was known a moment ago
+        self._check_room(user, of.size_b)
         file = self.state / f"{run}.jsonl"
         if file.exists():
             raise run_workflow_bus.refused(
@@ -311,11 +380,23 @@ class Engine:
         head = {"what": "workflow", "version": 1, "run": run, "user": user, "path": path, "text": text}
         head |= {"secret": secrets.token_hex(16), "proof": self._users.proof}
         journal = Journal(file, {**head, "at_ns": time.time_ns()})
-        one = self.workflows[run] = Workflow(self, journal)
+        one = Workflow(self, journal, of)
+        self._add(one)
         self._events.append(
             line("workflow", run=run, name=one.course.workflow.name, user=user, state="running")
         )
         return one
+
+    def _check_room(self, user: str, size: int) -> None:
+        """Raises Refused  engine_full: nobody fills what is for all."""
+        going = self._going
+        for whose, number, most, had, room in (
+            (f"{user}'s", going.number_of(user), GOING.of_user, going.size_of(user), GOING.size_of_user),
+            ("all users'", going.number, GOING.of_all, going.size, GOING.size_of_all),
+        ):
+            if number >= most or had + size > room:
+                what = f"{number} of {whose} workflows are not over, and take {had >> 20} MiB; allowed: {most}, and "
+                raise run_workflow_bus.refused("engine_full", f"{what}{room >> 20} MiB with this one")
 
     def _cancel(self, body: dict[str, Any]) -> Workflow:
         one = self._find(str(body["run"]))
@@ -342,6 +423,7 @@ class Engine:
         """
         with self.mutex:
             self._sweep()
+            self._forget_surplus()
             going = [one for one in self.workflows.values() if not one.course.over]
         if going:
             try:
@@ -368,6 +450,9 @@ class Engine:
                 if not one.conductor.look(lambda: time.monotonic() < end_s and not ended()):
                     self.wake.set()
                 trouble = one.conductor.trouble
+                if one.journal.length > one.journal.compact_at_b:
+                    with self.mutex:
+                        one.journal.compact(one.course.notes())
             except OSError as error:
                 trouble = f"{one.journal.path}: {error.strerror}; nothing is begun until it can be written"
         with self.mutex:
@@ -386,6 +471,8 @@ class Engine:
                 self._events.append(line("job", run=one.run, name=name, state=state, attempt=attempt, **why))
         self._states[one.run] = states
         if one.course.over:
+            self._states.pop(one.run, None)
+            self._count(one)
             energy = one.course.energy_j
             told = {"energy_j": energy if math.isfinite(energy) else None}
             self._events.append(line("workflow", run=one.run, state=one.course.state, **told))

@@ -29,6 +29,7 @@ from sonde.core.config import lines_of, toml
 from sonde.core.errors import UsageError, nearest
 from sonde.core.units import parse_duration, parse_power, parse_size
 from sonde.power.jobs import Spec, Target
+from sonde.power.retention import size_of_text
 
 TOP_KEYS = ("name", "defaults", "jobs")
 WAIT_KEYS = ("after", "after_any", "foreach")  # which no default can give
@@ -40,7 +41,12 @@ TARGET_KEYS = ("slowdown", "iteration", "energy")
 NO_TARGET = Target()
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
-MAX_FILLED = 16 << 20  # characters of the commands that 'foreach' makes, in all
+MAX_FILLED = 32 << 20  # B of the commands, environments and folders of all jobs
+MAX_WAITS = 1_000_000  # times that a job names another one that it waits for, by all jobs together
+STEP_B, WAIT_B = (
+    2500,
+    16,
+)  # about what Python takes for a job with what became of it, and for one that it waits for
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -90,6 +96,12 @@ class Step:
     def waits_for(self) -> tuple[str, ...]:
         return self.after + self.after_any
 
+    @property
+    def text_b(self) -> int:
+        """About what its texts take in memory."""
+        pairs = (f"{name}={value}" for name, value in self.environment)
+        return sum(map(size_of_text, (*self.command, *pairs, self.folder, self.output)))
+
 
 @dataclass(frozen=True)
 class Workflow:
@@ -99,6 +111,13 @@ class Workflow:
     steps: Mapping[str, Step]
     text: str = ""
     path: str = ""
+
+    @property
+    def size_b(self) -> int:
+        """About what it takes in memory."""
+        steps = self.steps.values()
+        waits = sum(len(step.after) + len(step.after_any) for step in steps)
+        return size_of_text(self.text) + WAIT_B * waits + sum(STEP_B + step.text_b for step in steps)
 
 
 def read(text: str, path: str = "workflow.toml") -> Workflow:
@@ -155,7 +174,7 @@ def spec_of(step: Step, job: str, user: str, folder: str) -> Spec:
 class _Reader:
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path, self._lines = text, path, lines_of(text)
-        self._filled = 0
+        self._filled = self._waits = 0
 
     def fail(self, code: str, place: Sequence[str], what: str, hint: str = "") -> UsageError:
         heads: list[tuple[str, ...]] = [tuple(place[:n]) for n in range(len(place), 0, -1)]
@@ -369,7 +388,7 @@ class _Reader:
             raise self.bad(at("guaranteed"), both["guaranteed"], f"up to its power, {both['power']}")
         loops = self.foreach(said.get("foreach", {}), (*own, "foreach"))
         if not loops:
-            return [step]
+            return [self.counted(step)]
         names = [name for name, _ in loops]
         return (
             self.filled(step, dict(zip(names, values)))
@@ -396,12 +415,7 @@ class _Reader:
 
         told = ",".join(f"{name}={value}" for name, value in values.items())
         command = tuple(put(word, "command") for word in step.command)
-        self._filled += sum(map(len, command))
-        if self._filled > MAX_FILLED:
-            what = f"the commands of all jobs that 'foreach' makes have more than {MAX_FILLED} characters"
-            hint = "shorten them, as by a script that takes the parameters; or make several workflows"
-            raise self.fail("too_large", ("jobs", step.base, "foreach"), what, hint)
-        return replace(
+        filled = replace(
             step,
             name=f"{step.base}[{told}]",
             values=tuple(values.items()),
@@ -410,6 +424,16 @@ class _Reader:
             output=put(step.output, "output"),
             environment=tuple((name, put(value, "environment")) for name, value in step.environment),
         )
+        return self.counted(filled)
+
+    def counted(self, step: Step) -> Step:
+        """The same, where all jobs together are not too large with it."""
+        self._filled += step.text_b
+        if self._filled > MAX_FILLED:
+            what = f"commands, environments and folders of all jobs take more than {MAX_FILLED >> 20} MiB together"
+            hint = "shorten them, as by a script that takes the parameters; or make several workflows"
+            raise self.fail("too_large", ("jobs", step.base, "foreach"), what, hint)
+        return step
 
     def wired(self, step: Step, of_base: Mapping[str, Sequence[Step]]) -> Step:
         """With what it waits for by the names of steps. Where both have parameters of one name, those of its values."""
@@ -437,6 +461,11 @@ class _Reader:
                     hint = "give both the same values, or the parameter another name in one of them"
                     raise self.fail("unreachable", ("jobs", step.base, key), what, hint)
                 found.update(dict.fromkeys(fitting))
+                self._waits += len(fitting)
+                if self._waits > MAX_WAITS:
+                    what = f"jobs wait for more than {MAX_WAITS} others, counted for each job"
+                    hint = f"put one job between '{base}' and '{step.base}', for which each of '{step.base}' waits"
+                    raise self.fail("too_large", ("jobs", step.base, key), what, hint)
             waits[key] = tuple(found)
         return replace(step, after=waits["after"], after_any=waits["after_any"])
 

@@ -354,3 +354,33 @@ def test_a_note_of_another_workflow_is_refused():
     course, *_ = course_of(C)
     with pytest.raises(ValueError, match="no note of workflow"):
         course.take({"what": "submit", "step": "x", "attempt": 1})
+
+
+def test_a_few_notes_bring_a_course_to_where_many_did():
+    workflow = read(
+        'name = "w"\n[jobs.a]\ncommand = ["x"]\non_failure = "retry 100"\n'
+        '[jobs.b]\ncommand = ["x"]\n[jobs.c]\ncommand = ["x"]\nafter = ["b"]\n[jobs.d]\ncommand = ["x"]\n'
+    )
+    many = []
+    for attempt in range(1, 60):
+        many.append({"what": "submit", "step": "a", "attempt": attempt})
+        many.append({"what": "accepted", "step": "a", "attempt": attempt})
+        over = {"what": "over", "step": "a", "attempt": attempt, "state": FAILED, "energy_j": 2.0}
+        many.append({**over, "seconds": None, "why": "x"})
+    many.append({"what": "submit", "step": "a", "attempt": 60})
+    many.append({"what": "submit", "step": "b", "attempt": 1})
+    many.append({"what": "over", "step": "b", "attempt": 1, "state": FAILED, "why": "y"})
+    many.append({"what": "skipped", "step": "c", "why": "'b' did not end well"})
+    for more in ([], [{"what": "cancel", "why": "enough"}]):
+        before, after = Course(workflow, "r"), Course(workflow, "r")
+        for note in many + more:
+            before.take(note)
+        few = before.notes()
+        assert len(few) == 4 + len(more)
+        for note in few:
+            after.take(note)
+        assert repr(after.of) == repr(before.of)  # repr: NaN is not equal to itself
+        assert (after.stopped, after.cancelled) == (before.stopped, before.cancelled)
+        assert (after.next(), after.id("a"), after.energy_j) == (before.next(), before.id("a"), 118.0)
+    with pytest.raises(ValueError, match="no state of a step"):
+        Course(workflow, "r").take({"what": "was", "step": "a", "attempt": 1, "state": "done"})

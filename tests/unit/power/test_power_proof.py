@@ -80,3 +80,13 @@ def test_the_job_of_a_step_has_a_name_that_nobody_knows_before():
     assert all(JOB_ID.fullmatch(name) for name in names)
     assert JOB_ID.fullmatch(id_of("r" * 40, 10_000, 9999, "a"))
     assert id_of("r", 3, 1, "a") == id_of("r", 3, 1, "a")
+
+
+def test_a_submission_that_is_sent_again_has_the_same_digest():
+    spec = Spec("j", ("a", "b"), "ada", limit_s=60.0)
+    assert proof.of_spec(spec) == proof.of_spec(replace(spec, limit_s=60))
+    assert proof.of_spec(spec) == proof.of_spec(Spec.of(said(spec)))
+    others = {
+        proof.of_spec(replace(spec, **{name: value})) for name, value in (("command", ("ab",)), ("nodes", 2))
+    }
+    assert len(others | {proof.of_spec(spec)}) == 3

@@ -20,9 +20,12 @@ from sonde.power.jobs import (
     Part,
     Run,
     Spec,
+    said,
 )
-from sonde.power.queue import LARGEST, MARGIN_S, Entry, Queue, Refusal, as_text, check, in_use
+from sonde.power.proof import of_spec
+from sonde.power.queue import LARGEST, MARGIN_S, Entry, Queue, Refusal, as_text, check, in_use, name_of_node
 from sonde.power.resources import Held, Node, Resources
+from sonde.power.retention import Bounds
 from sonde.power.schedule import Order, QueueRules, Usage
 
 S = 1_000_000_000
@@ -39,7 +42,7 @@ def made(**more) -> Queue:
 
 
 def job(number: str = "j", **more) -> Spec:
-    return Spec(number, ("true",), "ada", **more)
+    return Spec(number, more.pop("command", ("true",)), "ada", **more)
 
 
 def submit(queue: Queue, spec: Spec, now_ns: int = S, groups: tuple[str, ...] = ()) -> Entry:
@@ -49,7 +52,7 @@ def submit(queue: Queue, spec: Spec, now_ns: int = S, groups: tuple[str, ...] = 
 def refusal(queue: Queue, spec: Spec, groups: tuple[str, ...] = ()) -> Refusal:
     with pytest.raises(Refusal) as no:
         submit(queue, spec, groups=groups)
-    assert spec.job not in queue.entries or queue.entries[spec.job].sent != spec
+    assert spec.job not in queue.entries or queue.entries[spec.job].digest != of_spec(spec)
     return no.value
 
 
@@ -130,10 +133,121 @@ def test_one_user_fills_no_queue(monkeypatch: pytest.MonkeyPatch):
     assert "of one user" in refusal(queue, job("c")).what
     assert submit(queue, replace(job("d"), user="bob"))
     queue = made()
-    monkeypatch.setattr("sonde.power.queue.LARGEST_OF_USER", 1500)
-    submit(queue, replace(job("a"), environment=("X=" + "x" * 1000,)))
-    assert refusal(queue, replace(job("b"), environment=("X=" + "x" * 1000,))).word == "queue_full"
-    assert submit(queue, replace(job("c"), user="bob", environment=("X=" + "x" * 1000,)))
+    monkeypatch.setattr("sonde.power.queue.LARGEST_OF_USER", 15_000)
+    monkeypatch.setattr("sonde.power.queue.LARGEST_OF_ALL", 40_000)
+    large = ("X=" + "x" * 10_000,)
+    submit(queue, replace(job("a"), environment=large))
+    assert "ada's jobs" in refusal(queue, replace(job("b"), environment=large)).what
+    many_small = replace(job("b"), environment=("X=",) * 200)
+    assert refusal(queue, many_small).word == "queue_full"  # each word takes memory, also a short one
+    submit(queue, replace(job("c"), user="bob", environment=large))
+    assert "all jobs" in refusal(queue, replace(job("d"), user="eve", environment=large)).what
+    run_it(queue, "a")  # what runs has its environment, and the scheduler needs it no more
+    assert submit(queue, replace(job("d"), user="eve", environment=large))
+
+
+def test_each_node_gets_a_job_s_environment():
+    large = ("X=" + "x" * 100_000,)
+    no = refusal(made(), job(nodes=1000, environment=large))
+    assert (no.word, "each of 1000 nodes gets them" in no.what) == ("bad_job", True)
+    assert submit(made(), job(nodes=3, environment=large))
+
+
+@pytest.mark.parametrize("name", ["on:n1", "on:", "slurm-17"])
+def test_no_job_is_called_as_sonde_calls_shared_nodes_or_jobs_of_slurm(name):
+    no = refusal(made(), job(name))
+    assert (no.word, "choose another id" in no.what) == ("bad_job", True)
+    assert submit(made(), job("slurm-17a"))
+
+
+def test_nodes_with_long_names_have_names_of_their_own_at_the_system_manager():
+    names = {name_of_node(f"{'n' * 62}{k}") for k in range(2)} | {name_of_node("n1")}
+    assert len(names) == 3
+    assert "on:n1" in names
+    assert max(map(len, names)) <= 64
+
+
+def test_a_job_that_is_over_has_what_is_shown_of_it():
+    queue = made()
+    spec = job(environment=("SECRET=1",), command=("true", *["x" * 100] * 5000))
+    first = submit(queue, spec)
+    queue.cancel("j", "ada", 2 * S)
+    over = queue.entries["j"]
+    assert over.spec.environment == ()
+    assert over.spec.command[:2] == ("true", "x" * 100)
+    assert over.spec.command[-1] == "[cut: 5001 words, 500004 characters]"
+    assert over.state.size_b < 10_000 < first.state.size_b
+    assert submit(queue, spec) == over  # it is still the same submission
+    assert refusal(queue, replace(spec, environment=())).word == "other_job"
+
+
+def over_jobs(queue: Queue, user: str, count: int, at_s: int, command: str = "true") -> None:
+    for k in range(count):
+        submit(queue, replace(job(f"{user}{k}", command=(command,)), user=user))
+        queue.cancel(f"{user}{k}", user, (at_s + k) * S)
+
+
+def test_the_oldest_jobs_of_who_has_most_are_forgotten_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sonde.power.queue.OVER", Bounds(10, 16, 1 << 20, 1 << 20))
+    queue = made()
+    over_jobs(queue, "bob", 4, at_s=10)
+    over_jobs(queue, "eve", 3, at_s=20)
+    over_jobs(queue, "ada", 11, at_s=30)
+    gone = queue.forget_surplus()
+    assert [one.state.job for one in gone] == ["ada0", "ada1"]  # 9 are left: an eighth less than 10
+    assert queue.forget_surplus() == []
+    assert (queue.forgotten, queue.gone) == (2, {"ada0", "ada1"})
+    over_jobs(queue, "dan", 1, at_s=60)
+    assert {one.spec.user for one in queue.forget_surplus()} == {"ada"}
+    assert len(queue.entries) == 14
+    assert {f"bob{k}" for k in range(4)} < set(queue.entries)
+    submit(queue, job("ada0"))  # the id is free again
+    assert "ada0" not in queue.gone
+
+
+def test_what_is_over_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sonde.power.queue.OVER", Bounds(1000, 1000, 50_000, 1 << 20))
+    queue = made()
+    over_jobs(queue, "ada", 30, at_s=10, command="x" * 1000)
+    assert queue.forget_surplus()
+    assert sum(one.state.size_b for one in queue.entries.values()) <= 50_000
+    assert len(queue.entries) > 5
+
+
+def test_what_is_still_to_be_given_back_is_not_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sonde.power.queue.OVER", Bounds(1, 1, 1 << 20, 1 << 20))
+    queue = made()
+    for name in ("a", "b"):
+        submit(queue, job(name))
+        run_it(queue, name)
+        queue.take_run(Run(name, ENDED, ended_ns=20 * S, exit_status=0), 20 * S)
+    assert queue.forget_surplus() == []
+    for name in ("a", "b"):
+        queue.cleaned(name)
+    assert queue.forget_surplus() == []  # its user is still to be charged
+    queue.charge(30 * S, {})
+    assert [one.state.job for one in queue.forget_surplus()] == ["a"]
+
+
+def test_what_could_not_be_stored_counts_as_before(monkeypatch: pytest.MonkeyPatch):
+    queue = made(max_waiting_user=2)
+    submit(queue, job("a"))
+    before = queue.snapshot()
+    submit(queue, job("b"))
+    queue.cancel("a", "ada", S)
+    queue.restore(before)
+    assert list(queue.entries) == ["a"]
+    submit(queue, job("c"))
+    assert refusal(queue, job("d")).word == "queue_full"
+
+
+def test_a_queue_of_before_is_shortened_where_it_is_read():
+    spec = job(environment=("SECRET=1",))
+    row = as_text(submit(made(), spec))
+    del row["digest"]
+    row["sent"], row["state"]["state"] = said(spec), CANCELLED
+    one = Entry.of(row)
+    assert (one.spec.environment, one.digest) == ((), of_spec(spec))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from power_daemons import until
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
-from sonde.power import run_bus
+from sonde.power import run_bus, run_job_manager
 from sonde.power.jobs import Part, Spec, Target, said
+from sonde.power.retention import Bounds
 from sonde.power.run_job_manager import JobManager, Settings, _end_orphans, _removed, began
 from sonde.power.run_state import own_user
 
@@ -300,6 +302,7 @@ def _as_nobody(managers: Managers) -> None:
     said_so = (managers.folder / "runs/j1/output").read_text().splitlines()
     assert said_so[0] == "nobody"
     assert said_so[-1] == "told"
+    assert not (managers.folder / "runs/j1/start.json").exists()  # it has the environment in it
     assert any("Permission denied" in one for one in said_so)
     secret = managers.folder / "secret"
     secret.touch(0o600)
@@ -316,7 +319,7 @@ def _as_nobody(managers: Managers) -> None:
             owned = {one.name for one in folder.iterdir() if one.stat().st_uid != 0}
             assert owned <= {"progress.0", "output"}
             assert all(one.stat().st_mode & 0o077 == 0 for one in folder.iterdir() if one.name in owned)
-            assert all((folder / name).stat().st_mode & 0o077 == 0 for name in ("start.json", "job.json"))
+            assert (folder / "job.json").stat().st_mode & 0o077 == 0
 
 
 def test_turns_and_a_target_lead_to_a_demand(managers):
@@ -339,3 +342,79 @@ def test_turns_and_a_target_lead_to_a_demand(managers):
     assert 0 < sample["iteration_s"] < 30
     gate.touch()
     assert managers.over()["demand_w"] == 0.0
+
+
+def test_what_a_job_that_is_over_needs_no_more_is_not_stored(managers):
+    managers.begin()
+    spec = replace(SPEC, command=("true", *["x" * 1000] * 100), environment=("SECRET=1",))
+    managers.start(spec)
+    managers.over()
+    folder = managers.folder / "runs/j1"
+
+    def check() -> None:
+        job = managers.now.jobs["j1"]
+        assert (job.spec.environment, job.spec.command[-1]) == ((), "[cut: 101 words, 100004 characters]")
+        assert not (folder / "start.json").exists()
+        text = (folder / "job.json").read_text()
+        assert "SECRET" not in text
+        assert len(text) < 5000
+        assert managers.start(spec)["state"] == "ended"  # it is still this job
+        managers.refused("other_job", order="START_JOB", spec=said(replace(spec, command=("true", "x"))))
+
+    check()
+    managers.begin()
+    check()
+
+
+def test_the_oldest_jobs_of_who_has_most_are_removed_with_their_folders(
+    managers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_job_manager, "OVER", Bounds(3, 100, 1 << 30, 1 << 30))
+    managers.begin()
+    state = managers.folder / "runs"
+    for k in range(4):
+        managers.start(replace(SPEC, job=f"j{k}"))
+        managers.over(f"j{k}")
+    assert len(managers.now.jobs) == 4  # the scheduler has not noted their ends yet
+    for k in range(3):
+        managers.now.order({"order": "FORGET_JOB", "job": f"j{k}"})
+    managers.start(replace(SPEC, job="j4"))
+    managers.over("j4")
+    assert list(managers.now.jobs) == ["j2", "j3", "j4"]
+    assert sorted(one.name for one in state.iterdir() if one.is_dir()) == ["j2", "j3", "j4"]
+    assert managers.now.removed == 2
+    (state / ".gone-1").mkdir()  # as a manager leaves it that is killed meanwhile
+    monkeypatch.setattr(run_job_manager, "OVER", Bounds(2, 100, 1 << 30, 1 << 30))
+    managers.now.order({"order": "FORGET_JOB", "job": "j3"})
+    begun = managers.begin()
+    assert list(begun.jobs) == ["j3", "j4"]
+    (event,) = (json.loads(event) for event in begun._events if b"forgotten" in event)
+    assert (event["jobs"], event["user"], event["total"]) == (1, USER, 1)
+    assert sorted(one.name for one in state.iterdir() if one.is_dir()) == ["j3", "j4"]
+
+
+def test_a_file_of_a_job_that_does_not_answer_holds_up_nobody(managers, monkeypatch: pytest.MonkeyPatch):
+    managers.begin()
+    for job in ("slow", "fast"):
+        managers.start(replace(SPEC, job=job, command=("sleep", "300")))
+        (managers.folder / f"runs/{job}/progress.0").write_text("0.5\n")
+    # As two users' jobs, on a machine where a test is one user.
+    managers.now.jobs["slow"].spec = replace(managers.now.jobs["slow"].spec, user="eve")
+    answers, real = threading.Event(), os.open
+
+    def open_slowly(path, flags, *more, **named):
+        if str(path).endswith("slow/progress.0"):
+            answers.wait(100)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", open_slowly)
+    done = threading.Event()
+    threading.Thread(target=lambda: (managers.now.report(), done.set()), daemon=True).start()
+    try:
+        assert done.wait(50), "a report waits for a user's file"
+        until(lambda: managers.now.jobs["fast"].turns[0].lines == 1, "the other one's is read")
+        assert managers.run("slow")["state"] == "running"
+        managers.now.order({"order": "STOP_JOB", "job": "slow", "grace_s": 0.2, "reason": "enough"})
+        assert managers.over("slow")["reason"] == "enough"
+    finally:
+        answers.set()

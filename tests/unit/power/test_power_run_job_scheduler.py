@@ -21,6 +21,7 @@ from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.power import jobs, run_job_scheduler, run_jobs_bus
 from sonde.power.config import Jobs, Listen, NodeLimits, Stack
 from sonde.power.jobs import ENDED, OVER, RUNNING, STARTING, Run, Spec, said
+from sonde.power.retention import Bounds
 from sonde.power.run_job_scheduler import Scheduler
 from sonde.power.run_jobs_store import CannotKeep
 from sonde.power.run_resource_manager import Allocations, empty
@@ -755,6 +756,76 @@ def test_what_is_shown_has_no_environment(world):
         ("low", True, 1),
         ("high", False, 0),
     ]
+
+
+def test_what_is_over_beyond_its_bound_is_forgotten_on_the_disk_too_and_counted(
+    world, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sonde.power.queue.OVER", Bounds(8, 100, 1 << 30, 1 << 30))
+    world.kill()
+    for k in range(12):
+        submit(world, f"j{k}")
+        assert world.order({"order": "CANCEL_JOB", "job": f"j{k}", "user": "ada"})
+        world.clock.now_s += 1
+    listed = world.scheduler.told({"ask": "GET_QUEUE", "user": "", "queue": "", "over": True})
+    assert listed["forgotten"] == 4
+    stored = [name for name in world.disk.rows if name != run_job_scheduler.USAGE]
+    assert [one["spec"]["job"] for one in listed["jobs"]] == stored == [f"j{k}" for k in range(4, 12)]
+    events = [json.loads(event) for event in world.scheduler.turn()]
+    assert [(one["jobs"], one["user"], one["total"]) for one in events if one["event"] == "forgotten"] == [
+        (2, "ada", 2),
+        (2, "ada", 4),
+    ]
+    assert set(world.scheduler._states) == set(world.scheduler.queue.entries)
+
+
+def test_what_was_forgotten_and_could_not_be_stored_is_forgotten_later(
+    world, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sonde.power.queue.OVER", Bounds(1, 100, 1 << 30, 1 << 30))
+    world.kill()
+    for name in ("a", "b"):
+        submit(world, name)
+    assert world.order({"order": "CANCEL_JOB", "job": "a", "user": "ada"})
+    world.disk.full = True
+    assert world.order({"order": "CANCEL_JOB", "job": "b", "user": "ada"}) is None
+    assert (set(world.scheduler.queue.entries), world.scheduler.queue.forgotten) == ({"a", "b"}, 0)
+    assert state(world, "b") == "waiting"
+    world.disk.full = False
+    assert world.order({"order": "CANCEL_JOB", "job": "b", "user": "ada"})
+    assert (set(world.scheduler.queue.entries), world.scheduler.queue.forgotten) == ({"b"}, 1)
+    assert set(world.disk.rows) - {run_job_scheduler.USAGE} == {"b"}
+
+
+def test_rows_of_before_are_written_anew_without_what_is_not_needed(world):
+    submit(world, "a", environment=("SECRET=1",))
+    assert world.order({"order": "CANCEL_JOB", "job": "a", "user": "ada"})
+    row = json.loads(world.disk.rows["a"])
+    row["state"]["spec"]["environment"] = ["SECRET=1"]
+    row["sent"] = {**row["state"]["spec"], "nodes": 1}
+    del row["digest"]
+    world.disk.rows["a"] = json.dumps(row)
+    world.kill()
+    submit(world, "b")
+    assert "SECRET" not in world.disk.rows["a"]
+
+
+def test_what_is_removed_gives_its_room_back(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    from sonde.power import run_jobs_store
+
+    monkeypatch.setattr(run_jobs_store, "MAX_FREE", 64)
+    monkeypatch.setattr(run_jobs_store, "MAX_JOURNAL_B", 1 << 20)
+    with ExitStack() as ends:
+        store = run_jobs_store.Store(tmp_path, "job-scheduler")
+        ends.callback(store.close)
+        for k in range(16):
+            store.save({f"j{k}": "x" * (1 << 20)})
+        assert store.path.stat().st_size > 8 << 20
+        store.save({}, [f"j{k}" for k in range(16)])
+        for k in range(20):  # a part is given back at a time
+            store.save({"a": k})
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 8 << 20
+        assert store.load() == {"a": 19}
 
 
 def test_the_fence_is_the_store(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -21,6 +22,7 @@ from sonde.core.errors import UsageError
 from sonde.power import run_workflow_engine
 from sonde.power.config import Users
 from sonde.power.jobs import JobState, Spec, said
+from sonde.power.retention import Bounds
 from sonde.power.run_workflow_engine import KEEP_S, TURN_S, Engine
 
 TEXT = 'name = "w"\n[jobs.a]\ncommand = ["true"]\n'
@@ -230,3 +232,87 @@ def test_what_was_handed_in_before_anybody_proved_who_it_was_does_not_go_on(tmp_
         again = Engine(str(tmp_path / folder), users)
         assert ("small" in again.workflows) is there
         assert any(b"power.not_proven" in event for event in again._events) is not there
+
+
+def test_one_user_s_workflows_do_not_fill_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run_workflow_engine, "GOING", Bounds(2, 3, 1 << 30, 1 << 30))
+    engine = Engine(str(tmp_path))
+    engine.ask = Taking()  # type: ignore[method-assign]
+
+    def run(name: str, user: str) -> str:
+        order = {"order": "RUN_WORKFLOW", "run": name, "text": TEXT, "path": "w.toml", "user": user}
+        try:
+            engine.order(order)
+        except Refused as no:
+            return f"{no.code}: {no.what}"
+        return ""
+
+    assert [run(name, "ada") for name in ("a", "b", "a")] == ["", "", ""]  # sent again it is the same one
+    assert run("c", "ada").startswith("power.engine_full: 2 of ada's workflows are not over")
+    assert not (tmp_path / "c.jsonl").exists()
+    assert run("c", "bob") == ""
+    assert run("d", "eve").startswith("power.engine_full: 3 of all users' workflows")
+    engine.order({"order": "CANCEL_WORKFLOW", "run": "a", "user": "ada", "reason": ""})
+    engine.look()
+    assert run("d", "ada") == ""
+
+
+def test_a_workflow_too_large_for_what_its_user_has_left_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engine = Engine(str(tmp_path))
+    begun_at(engine, "many")
+    monkeypatch.setattr(
+        run_workflow_engine, "GOING", Bounds(9, 9, engine.workflows["many"].size_b + 5, 1 << 30)
+    )
+    with pytest.raises(Refused) as no:
+        begun(engine, "small")
+    assert no.value.code == "power.engine_full"
+
+
+def test_the_oldest_workflows_of_who_has_most_are_forgotten_with_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_workflow_engine, "OVER", Bounds(8, 100, 1 << 30, 1 << 30))
+    engine = Engine(str(tmp_path))
+    engine.ask = a_scheduler_without_jobs.__get__(engine)  # type: ignore[method-assign]
+    for k in range(9):
+        begun(engine, f"w{k}")
+        engine.order({"order": "CANCEL_WORKFLOW", "run": f"w{k}", "user": "ada", "reason": ""})
+    for _ in range(2):
+        events = engine.look()
+    assert list(engine.workflows) == [f"w{k}" for k in range(2, 9)]
+    assert sorted(path.stem for path in tmp_path.glob("*.jsonl")) == list(engine.workflows)
+    (event,) = (json.loads(event) for event in events if b"forgotten" in event)
+    assert (event["workflows"], event["user"], event["total"]) == (2, "ada", 2)
+    assert set(engine._states) <= set(engine.workflows)
+    os.close(engine._lock)
+    monkeypatch.setattr(run_workflow_engine, "OVER", Bounds(4, 100, 1 << 30, 1 << 30))
+    assert list(Engine(str(tmp_path)).workflows) == [f"w{k}" for k in range(5, 9)]  # as after a restart
+
+
+def test_a_file_of_many_attempts_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run_workflow_engine, "COMPACT_B", 4000)
+    text = f'{TEXT}on_failure = "retry 100"\n'
+    engine = Engine(str(tmp_path))
+    engine.order({"order": "RUN_WORKFLOW", "run": "w", "text": text, "path": "w.toml", "user": "ada"})
+
+    def failing(service: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("ask") == "GET_QUEUE":
+            return {"jobs": []}
+        if body.get("ask") == "GET_JOB":
+            return {"jobs": [said(JobState(Spec(body["job"], user="ada"), "failed", "y" * 400))]}
+        return {}
+
+    engine.ask = failing  # type: ignore[method-assign]
+    path, sizes = tmp_path / "w.jsonl", []
+    while not engine.workflows["w"].course.over:
+        engine.look()
+        sizes.append(path.stat().st_size)
+    assert engine.workflows["w"].course.of["a"].attempt == 101
+    assert max(sizes) < 8000
+    before = engine.workflows["w"].course
+    os.close(engine._lock)
+    after = Engine(str(tmp_path)).workflows["w"].course
+    assert (after.notes(), after.state, after.energy_j) == (before.notes(), before.state, before.energy_j)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

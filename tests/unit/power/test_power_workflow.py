@@ -204,4 +204,26 @@ def test_commands_that_grow_by_their_parameters_have_a_bound():
     words = ", ".join(['"' + "{a}" * 1365 + '"'] * 225)
     error = refused(HEAD + f"[jobs.j]\ncommand = [{words}]\nforeach = {{ a = [{values}] }}\n")
     assert error.code == "power.too_large"
-    assert "more than 16777216 characters" in error.what
+    assert "more than 32 MiB" in error.what
+
+
+def test_environments_that_many_jobs_have_count_for_each():
+    many = "\n".join(f"E{k} = 1" for k in range(2000))
+    jobs = "\n".join(f"[jobs.j{k}]" for k in range(1000))
+    error = refused(f'{HEAD}[defaults]\ncommand = ["true"]\n[defaults.environment]\n{many}\n{jobs}\n')
+    assert error.code == "power.too_large"
+    values = ", ".join(str(k) for k in range(1000))
+    words = "\n".join(f'E{k} = "{"{a}" * 1000}"' for k in range(100))
+    error = refused(
+        f'{HEAD}[jobs.j]\ncommand = ["true"]\nforeach = {{ a = [{values}] }}\n[jobs.j.environment]\n{words}\n'
+    )
+    assert error.code == "power.too_large"
+
+
+def test_jobs_that_all_wait_for_all_others_have_a_bound():
+    values = ", ".join(str(k) for k in range(2000))
+    head = 'command = ["true"]\nforeach = '
+    error = refused(
+        f'{HEAD}[jobs.a]\n{head}{{ x = [{values}] }}\n[jobs.b]\n{head}{{ y = [{values}] }}\nafter = ["a"]\n'
+    )
+    assert (error.code, "put one job between 'a' and 'b'" in (error.hint or "")) == ("power.too_large", True)
