@@ -42,7 +42,9 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     cells.check(raw)
     summary = xr.Dataset(coords={d: raw[d] if d in raw.coords else np.arange(raw.sizes[d]) for d in CELL})
     _put_cells(summary, cells.measure(raw), cells.CHEAP)
-    summary.update({name: raw[name].load().variable for name in ("status", *LEVELS) if name in raw})
+    summary.update(
+        {name: raw[name].load().variable for name in ("status", "clock_error", *LEVELS) if name in raw}
+    )
     summary.attrs.update(_facts(raw))
     _put_fits(summary, raw)
     summary = structure(summary)

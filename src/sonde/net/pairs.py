@@ -117,13 +117,16 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
     """
     median = centre(summary)
     ranks = median.shape[0]
+    shift, unsure = clock_shift(summary, median)
+    median = median - shift
     positive = np.where(median > 0, median, np.nan)
     positive[np.arange(ranks), np.arange(ranks)] = np.nan
     log_latency = np.log(positive)
     log_error, degrees = log_errors(summary)
+    log_error = np.sqrt(log_error**2 + (np.nan_to_num(unsure) / positive) ** 2)
     # The 5 % quantile; of files that have no quantiles, the smallest.
     lower = next((name for name in ("q05", "min") if name in summary), None)
-    low = _cells(summary, lower) if lower else np.full(median.shape, np.nan)
+    low = _cells(summary, lower) - shift if lower else np.full(median.shape, np.nan)
     log_low = np.log(np.where(low > 0, low, np.nan))
     directed = summary.attrs.get("value", "rtt_half") != "rtt_half"
     there = ~np.isnan(log_latency).all(axis=2)
@@ -139,6 +142,32 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
     host = summary["host"].values.astype(str) if "host" in summary else np.full(ranks, "")
     size = summary["size"].values.astype(np.int64)
     return Pairs(src, dst, size, y, e, d, ways(log_latency), ways(log_low), ranks, directed, level, host)
+
+
+def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What has to be taken off one-way delays so that no more of them is left than clocks can tell.
+
+    A clock that is off adds to one direction what it takes from the other: the mean of both is free of it. Of their
+    difference counts only what exceeds the error of both clocks.
+
+    Parameters
+    ----------
+    summary : optional clock_error over rank, s; attribute `value`
+    median : (N, N, S), s
+
+    Returns
+    -------
+    (shift, unsure), each (N, N, S), s. unsure: the error of both clocks where only one direction was measured, which
+    nothing can be taken off; else 0. All 0 for what is not one way, and where no clock's error is known.
+    """
+    none = np.zeros(median.shape)
+    if summary.attrs.get("value") != "one_way" or "clock_error" not in summary:
+        return none, none
+    error = np.abs(np.nan_to_num(summary["clock_error"].values.astype(float)))
+    both = np.broadcast_to((error[:, None] + error)[..., None], median.shape)
+    half = (median - median.transpose(1, 0, 2)) / 2
+    alone = np.isnan(half)
+    return np.where(alone, 0.0, np.sign(half) * np.minimum(np.abs(half), both)), np.where(alone, both, 0.0)
 
 
 def centre(summary: xr.Dataset) -> np.ndarray:

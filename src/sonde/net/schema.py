@@ -151,7 +151,10 @@ SUMMARY: dict[str, Described] = {
     "spectrum": _of(
         ("src", "dst", "position", "harmonic"), "s", "amplitude |rfft| of each window of samples"
     ),
-    **{name: replace(RAW[name], required=False) for name in ("host", "core", "l3", "numa", "package")},
+    **{
+        name: replace(RAW[name], required=False)
+        for name in ("host", "core", "l3", "numa", "package", "clock_error")
+    },
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
 

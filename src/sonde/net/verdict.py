@@ -18,6 +18,8 @@ from sonde.net.pairs import centre
 
 MOST_ROWS = 20
 
+CLOCKS_MATTER = 0.05  # share of the median delay from which on errors of two clocks are reported
+ROUND_TRIPS = "measure half round trips, which need no common clock: sonde net run --value rtt_half"
 FAST_S = 1e-3  # nothing that an operating system starts on a clock comes oftener
 FAST_HINT = (
     "a rhythm of a few round trips comes from the exchange itself (buffer slots, polling), not from a daemon"
@@ -283,6 +285,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                 "run with no more ranks than cores to test links",
             )
         )
+    out += _clocks(summary)
     fitted, measured = (int(summary.attrs.get(f"{name}_cells", 0)) for name in ("fitted", "measured"))
     if fitted < measured:
         out.append(
@@ -309,6 +312,30 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     if note:
         out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
     return out
+
+
+def _clocks(summary: xr.Dataset) -> list[Warning]:
+    """One-way delays are only as good as the clocks of both ends."""
+    if summary.attrs.get("value") != "one_way":
+        return []
+    known = summary["clock_error"].values.astype(float) if "clock_error" in summary else np.array([np.nan])
+    if not np.isfinite(known).any():
+        text = "one-way delays, and nothing says how far the clocks of their ranks are apart"
+        return [Warning("net.unknown_clocks", f"{text}: a direction may look slower by that", ROUND_TRIPS)]
+    error = float(np.nanmax(np.abs(known)))
+    delays = centre(summary)
+    delay = float(np.nanmedian(delays)) if np.isfinite(delays).any() else np.nan
+    if not 2 * error >= CLOCKS_MATTER * delay:
+        return []
+    return [
+        Warning(
+            "net.clock_error",
+            f"one-way delays: each clock is known to ±{format_duration(error)}, and the median delay is "
+            f"{format_duration(delay)}: classes and slow links rest on the mean of both directions, and on their "
+            "difference only where clocks cannot explain it",
+            ROUND_TRIPS,
+        )
+    ]
 
 
 def _events(summary: xr.Dataset) -> list[Warning]:

@@ -115,3 +115,65 @@ def test_shrinking_draws_errors_together_and_fills_unknown_ones():
 def test_shrinking_one_value_keeps_it():
     shrunk, _ = shrunk_errors(np.array([0.05]), np.array([4.0]))
     assert shrunk[0] == pytest.approx(0.05, rel=0.2)
+
+
+def one_way(offset_s, error_s) -> xr.Dataset:
+    """Four ranks on equal links, whose clocks are off by offset_s and known to ±error_s."""
+    net = Network(
+        ranks=4,
+        ranks_per_host=1,
+        sizes=(8, 64),
+        link_spread=0,
+        rank_spread=0,
+        epoch_spread=1e-3,
+        regime_share=0,
+    )
+    summary = net.summary(20, np.random.default_rng(0)).assign_attrs(value="one_way")
+    offset = np.asarray(offset_s, float)
+    between = (offset - offset[:, None])[..., None]
+    for name in ("median", "median_low", "median_high", "q05"):
+        summary[name].values[...] += between
+    summary["clock_error"] = ("rank", np.asarray(error_s, float))
+    return summary
+
+
+def test_the_error_of_clocks_makes_no_direction_slow():
+    true = one_way([0, 0, 0, 0], [0, 0, 0, 0])
+    delay = float(np.nanmedian(true["median"].sel(size=8)))
+    wrong = one_way([0, 0.6 * delay, -0.4 * delay, 0.1 * delay], [0.0, delay, delay, delay])
+    pairs, expected = pairs_of(wrong), pairs_of(true)
+    assert len(pairs) == 12
+    np.testing.assert_allclose(pairs.log_latency, expected.log_latency, atol=0.01)
+    np.testing.assert_allclose(pairs.low, expected.low, atol=0.01)
+    # Clocks further off than the delay is long: the faster direction is negative, and its link is still there.
+    beyond = pairs_of(one_way([0, 1.5 * delay, 0, 0], [0, 2 * delay, 0, 0]))
+    np.testing.assert_allclose(beyond.log_latency, expected.log_latency, atol=0.01)
+
+
+def test_what_clocks_cannot_explain_stays_a_difference_of_directions():
+    true = one_way([0, 0, 0, 0], [0, 0, 0, 0])
+    delay = float(np.nanmedian(true["median"].sel(size=8)))
+    summary = one_way([0, 0, 0, 0], [0, 0, 0.1 * delay, 0.1 * delay])
+    summary["median"].values[2, 3] += 4 * delay
+    pairs = pairs_of(summary)
+    row = {(int(a), int(b)): k for k, (a, b) in enumerate(zip(pairs.src, pairs.dst))}
+    there, back = (float(np.exp(pairs.log_latency[row[pair], 0])) for pair in ((2, 3), (3, 2)))
+    assert there - back == pytest.approx(4 * delay - 2 * 0.2 * delay, rel=0.02)
+
+
+def test_one_direction_alone_is_as_unsure_as_its_clocks():
+    true = one_way([0, 0, 0, 0], [0, 0, 0, 0])
+    delay = float(np.nanmedian(true["median"].sel(size=8)))
+    summary = one_way([0, 0, 0, 0], [0, 0.5 * delay, 0, 0])
+    summary["median"].values[1, 0] = np.nan
+    pairs = pairs_of(summary)
+    row = {(int(a), int(b)): k for k, (a, b) in enumerate(zip(pairs.src, pairs.dst))}
+    assert pairs.log_error[row[0, 1], 0] == pytest.approx(0.5, rel=0.05)
+    assert pairs.log_error[row[0, 2], 0] < 0.05
+
+
+def test_half_round_trips_need_no_clocks():
+    summary = one_way([0, 1e-6, 0, 0], [0, 1e-3, 0, 0])
+    with_clocks = pairs_of(summary.assign_attrs(value="rtt_half"))
+    without = pairs_of(summary.drop_vars("clock_error").assign_attrs(value="rtt_half"))
+    np.testing.assert_array_equal(with_clocks.ways, without.ways)

@@ -480,3 +480,22 @@ def test_sizes_are_named_by_their_ends():
     assert verdict.sizes_text([]) == "no size"
     assert verdict.sizes_text([64]) == "64 B"
     assert verdict.sizes_text(np.array([8, 1024])) == "8 B to 1 KiB"
+
+
+def test_errors_of_clocks_are_reported_where_they_matter():
+    summary = Network(ranks=4, ranks_per_host=1, sizes=(8, 64)).summary(20, np.random.default_rng(0))
+    delay = float(np.nanmedian(summary["median"].values))
+
+    def codes(**attrs):
+        return [one.code for one in verdict.warnings(one_way.assign_attrs(**attrs))]
+
+    one_way = summary.assign_attrs(value="one_way")
+    assert codes() == ["net.unknown_clocks"]
+    one_way["clock_error"] = ("rank", [0.0, 0.01 * delay, 0.01 * delay, 0.01 * delay])
+    assert codes() == []
+    one_way["clock_error"] = ("rank", [0.0, 0.7 * delay, 0.1 * delay, np.nan])
+    assert codes() == ["net.clock_error"]
+    (warning,) = verdict.warnings(one_way)
+    assert f"±{format_duration(0.7 * delay)}" in warning.evidence
+    assert "--value rtt_half" in warning.hint
+    assert codes(value="rtt_half") == []
