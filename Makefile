@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey check test test-all fuzz soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power bench-hostile bench-truth clean
+.PHONY: help setup survey check test test-all fuzz soak coverage format lock audit bench-net bench-noise bench-store bench-io bench-bus bench-power bench-hostile bench-truth bench-budget clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -106,6 +106,10 @@ bench-hostile: ## strangers and greedy clients beside a storage server, and what
 bench-truth: ## whether what is wrong is named, and nothing else, into bench/out/truth.json
 	@deploy/setup bench
 	@$(python) -m bench.truth
+
+bench-budget: ## seconds that commands take with a --budget, into bench/out/budget.json; about 10 minutes, machine left alone
+	@deploy/setup bench
+	@$(use_mpi) $(python) -m bench.budget
 
 clean: ## remove what set-up and the tools made; datasets and reports stay
 	rm -rf build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

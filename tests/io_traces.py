@@ -44,6 +44,8 @@ FUNCTIONS = {  # name -> layer, kind
     "pwrite64": ("posix", "write"),
     "fsync": ("posix", "sync"),
     "pread": ("posix", "read"),
+    "read": ("posix", "read"),
+    "readv": ("posix", "read"),
     "open": ("posix", "open"),
     "lseek": ("posix", "seek"),
     OWN_NAME: ("tracer", "other"),

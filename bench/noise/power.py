@@ -85,7 +85,7 @@ def _least(told: bool, budget_s: float, name: str) -> float:
     """On one trace, the shortest burst each second that is found with the power wanted, s."""
     blocks, number = _blocks(name)
     folds, weight = designs.folding(told, 1.0)
-    burst = judge.detectable_burst_s(
+    burst = judge.detectable_burst(
         blocks,
         designs.design(budget_s),
         1.0,
@@ -96,7 +96,7 @@ def _least(told: bool, budget_s: float, name: str) -> float:
         permutations=designs.PERMUTATIONS,
         seed=3 + number,
         runs=CURVE_RUNS,
-    )
+    ).burst_s
     return np.nan if burst is None else burst
 
 

@@ -4,12 +4,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -65,12 +67,22 @@ nb::dict told(const noise::TestResult& r) {
   out["phase_s"] = r.phase_s;
   out["from_resume"] = r.from_resume;
   out["feature"] = r.feature;
+  out["permutations"] = r.permutations;
   return out;
 }
 
 noise::TestOptions options_of(std::vector<double> periods, double fold_weight, std::uint32_t permutations,
                               std::uint64_t seed) {
   return {std::move(periods), fold_weight, permutations, seed};
+}
+
+/// A caller's word on whether to go on; None: to the end. It is asked while the interpreter's lock is free.
+noise::Proceed proceed_of(const nb::object& asked) {
+  if (asked.is_none()) return {};
+  return [&asked] {
+    const nb::gil_scoped_acquire held;
+    return nb::cast<bool>(asked());
+  };
 }
 
 }  // namespace
@@ -97,14 +109,17 @@ void bind_noise(nb::module_& m) {
       .def(
           "looks",
           [](const Blocks& b, std::vector<std::uint32_t> ends, std::vector<double> spend, std::vector<double> periods,
-             double weight, std::uint32_t permutations, std::uint64_t seed) {
+             double weight, std::uint32_t permutations, std::uint64_t seed, const nb::object& proceed,
+             std::uint32_t before, double p_before) {
+            const noise::Proceed go_on = proceed_of(proceed);
             std::vector<std::pair<noise::TestResult, double>> seen;
             {
               const nb::gil_scoped_release release;
-              noise::Sequential sequential(spend, options_of(std::move(periods), weight, permutations, seed));
+              noise::Sequential sequential(spend, options_of(std::move(periods), weight, permutations, seed), before,
+                                           p_before);
               for (const auto end : ends) {
                 const auto result =
-                    sequential.look(std::span(b.blocks).first(std::min<std::size_t>(end, b.blocks.size())));
+                    sequential.look(std::span(b.blocks).first(std::min<std::size_t>(end, b.blocks.size())), go_on);
                 seen.emplace_back(result, sequential.p());
               }
             }
@@ -116,8 +131,9 @@ void bind_noise(nb::module_& m) {
             }
             return out;
           },
-          "ends"_a, "spend"_a, "periods_s"_a, "fold_weight"_a, "permutations"_a, "seed"_a,
-          "One look after each of `ends` blocks; p_so_far is what the run may claim.")
+          "ends"_a, "spend"_a, "periods_s"_a, "fold_weight"_a, "permutations"_a, "seed"_a, "proceed"_a = nb::none(),
+          "before"_a = 0, "p_before"_a = 1.0,
+          "One look after each of `ends` blocks, after those before; p_so_far is what the run may claim.")
       .def(
           "power",
           [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
@@ -136,17 +152,24 @@ void bind_noise(nb::module_& m) {
           "permutations"_a, "seed"_a, "runs"_a,
           "Share of simulated runs that find bursts put into these blocks, and blocks needed.")
       .def(
-          "detectable_burst_s",
+          "detectable_burst",
           [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
              double period_s, double shortest_s, std::vector<double> periods, double weight, std::uint32_t permutations,
-             std::uint64_t seed, double wanted, std::uint32_t runs) {
-            const nb::gil_scoped_release release;
-            return noise::detectable_burst_s(b.blocks, {rounds, spend, alpha}, period_s, shortest_s,
-                                             options_of(std::move(periods), weight, permutations, seed), wanted, runs);
+             std::uint64_t seed, double wanted, std::uint32_t runs, const nb::object& proceed) {
+            const noise::Proceed go_on = proceed_of(proceed);
+            noise::Search search;
+            {
+              const nb::gil_scoped_release release;
+              search = noise::detectable_burst(b.blocks, {rounds, spend, alpha}, period_s, shortest_s,
+                                               options_of(std::move(periods), weight, permutations, seed), wanted, runs,
+                                               go_on);
+            }
+            return std::tuple(search.burst_s, search.done, search.steps);
           },
           "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a,
-          "permutations"_a, "seed"_a, "wanted"_a, "runs"_a,
-          "The shortest burst a period that is found with the wanted power, or None.");
+          "permutations"_a, "seed"_a, "wanted"_a, "runs"_a, "proceed"_a = nb::none(),
+          "The shortest burst a period that is found with the wanted power, or None; steps of the search done, and "
+          "all.");
   m.def(
       "noise_plan",
       [](std::vector<std::uint32_t> shares, std::vector<std::uint32_t> rounds, std::uint64_t seed) {

@@ -29,6 +29,7 @@ constexpr double bin_s = 0.1;
 constexpr double power_stalls_a_second = 128;  // of simulated runs
 // A cell whose count hardly varies has a deviation near 0; without this, one stray slot would look large.
 constexpr double least_variance = 1;
+constexpr std::uint32_t permutations_a_piece = 8;  // of some ms each in a long run
 
 /// Segments as ranges of block numbers, and how many of each are on.
 struct Segments {
@@ -258,7 +259,7 @@ const Column* largest(const std::vector<Column>& columns, const std::vector<floa
 
 }  // namespace
 
-TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
+TestResult test(std::span<const Evidence> blocks, const TestOptions& options, const Proceed& proceed) {
   TestResult result;
   const Segments segments(blocks);
   if (!segments.comparable) return result;
@@ -290,12 +291,14 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   // Sums of floats differ in their last digits with the order of terms; equal statistics must count as equal.
   constexpr double tie = 1e-6;
   Random random(options.seed);
-  const double all = options.permutations + 1.0;
+  double all = options.permutations + 1.0;
   auto p_of = [&](const Family& family) { return family.counts() ? (1 + family.reached) / all : 1.0; };
   // The joint p is never below the least of the families' own.
   auto open = [&](const Family& family) { return family.counts() && p_of(family) <= options.exact_below; };
   bool given_up = false;
-  for (std::uint32_t k = 0; k < options.permutations && !given_up; ++k) {
+  std::uint32_t done = 0;
+  for (; done < options.permutations && !given_up; ++done) {
+    if (proceed && done > 0 && done % permutations_a_piece == 0 && !proceed()) break;
     segments.draw(random, sign);
     for (auto& family : families) {
       if (!family.counts()) continue;
@@ -306,6 +309,8 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
     }
     given_up = options.exact_below < 1 && std::none_of(std::begin(families), std::end(families), open);
   }
+  result.permutations = done;
+  if (!given_up) all = done + 1.0;
   const Family& folded = p_of(close) < p_of(rough) ? close : rough;
   result.p_fold = std::min(1.0, 2 * p_of(folded));
   result.p_ranked = p_of(rank);
@@ -325,13 +330,13 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   // The least p over families, each worth its share, again against the permutations: exact, and never above what
   // adding the families' shares up would give.
   double least = std::numeric_limits<double>::infinity();
-  std::vector<double> drawn_least(options.permutations, std::numeric_limits<double>::infinity());
+  std::vector<double> drawn_least(done, std::numeric_limits<double>::infinity());
   for (auto& family : families) {
     if (!family.counts()) continue;
     least = std::min(least, p_of(family) / family.share);
     std::vector<double> sorted(family.drawn);
     std::sort(sorted.begin(), sorted.end());
-    for (std::uint32_t k = 0; k < options.permutations; ++k) {
+    for (std::uint32_t k = 0; k < done; ++k) {
       const auto above = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), family.drawn[k] - tie);
       // Itself is among them; the data take its place.
       const double p = (static_cast<double>(above) + (family.z >= family.drawn[k] - tie)) / all;
@@ -345,10 +350,10 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   return result;
 }
 
-TestResult Sequential::look(std::span<const Evidence> blocks) {
+TestResult Sequential::look(std::span<const Evidence> blocks, const Proceed& proceed) {
   TestOptions options = options_;
   options.seed = Random(options_.seed + looks_).next();  // looks must not share their permutations
-  const TestResult result = test(blocks, options);
+  const TestResult result = test(blocks, options, proceed);
   if (looks_ < spend_.size() && spend_[looks_] > 0) p_ = std::min(p_, result.p / spend_[looks_]);
   ++looks_;
   return result;
@@ -390,11 +395,12 @@ void turn(Stalls& stalls, double length_s, double by_s) {
   for (std::size_t k = 0; k < turned.size(); ++k) std::tie(stalls.t_s[k], stalls.length_s[k]) = turned[k];
 }
 
-}  // namespace
-
-double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
-             const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
-  if (clean.empty() || runs == 0 || design.spend.empty()) return 0;
+/// Simulates runs of a design one after the other, and reports to `next` after how many blocks each found its bursts,
+/// 0 where they were not. It ends when `next` returns false.
+template <typename Next>
+void simulate(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
+              const TestOptions& options, std::uint32_t runs, Next next) {
+  if (clean.empty() || design.spend.empty()) return;
   const double pitch_s = clean.size() > 1
                              ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
                              : clean[0].length_s;
@@ -406,7 +412,6 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
     shortest_s = std::max(shortest_s, *least);
     for (auto& block : kept) drop_below(block.stalls, *least);
   }
-  std::uint32_t found = 0;
   Random random(options.seed ^ 0x9e3779b97f4a7c15ull);
   for (std::uint32_t run = 0; run < runs; ++run) {
     const auto plan = plan_blocks(shares, design.rounds, random.next());
@@ -434,23 +439,63 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
       looks.look(std::span(blocks).first(end));
       if (looks.detected(design.alpha)) needed = static_cast<std::uint32_t>(end);
     }
+    if (!next(needed)) return;
+  }
+}
+
+}  // namespace
+
+double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
+             const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
+  if (runs == 0) return 0;
+  std::uint32_t found = 0;
+  simulate(clean, design, period_s, burst_s, shortest_s, options, runs, [&](std::uint32_t needed) {
     found += needed > 0;
     if (blocks_needed != nullptr) blocks_needed->push_back(needed);
-  }
+    return true;
+  });
   return static_cast<double>(found) / runs;
 }
 
-std::optional<double> detectable_burst_s(std::span<const Evidence> clean, const Design& design, double period_s,
-                                         double shortest_s, const TestOptions& options, double wanted,
-                                         std::uint32_t runs) {
+Search detectable_burst(std::span<const Evidence> clean, const Design& design, double period_s, double shortest_s,
+                        const TestOptions& options, double wanted, std::uint32_t runs, const Proceed& proceed) {
+  constexpr double precision = 0.1;  // of the logarithm
+  Search search;
   double low = std::log(shortest_s), high = std::log(0.5 * period_s);
-  if (low >= high || power(clean, design, period_s, std::exp(high), shortest_s, options, runs) < wanted)
-    return std::nullopt;
-  while (high - low > 0.1) {
-    const double middle = 0.5 * (low + high);
-    (power(clean, design, period_s, std::exp(middle), shortest_s, options, runs) >= wanted ? high : low) = middle;
+  if (low >= high || runs == 0) return search;
+  // Whether bursts so long are found often enough; nullopt where it was ended before that was known.
+  auto enough = [&](double burst_s) -> std::optional<bool> {
+    if (proceed && !proceed()) return std::nullopt;
+    auto reaches = [&](std::uint32_t found) { return static_cast<double>(found) / runs >= wanted; };
+    std::uint32_t found = 0, done = 0;
+    bool ended = false;
+    simulate(clean, design, period_s, burst_s, shortest_s, options, runs, [&](std::uint32_t needed) {
+      found += needed > 0;
+      ++done;
+      if (reaches(found) || !reaches(found + runs - done)) return false;
+      ended = proceed && !proceed();
+      return !ended;
+    });
+    if (ended) return std::nullopt;
+    return reaches(found);
+  };
+  search.steps = 1;
+  for (double range = high - low; range > precision; range *= 0.5) ++search.steps;
+  for (double attempt = high; search.done < search.steps;) {
+    const auto answer = enough(std::exp(attempt));
+    if (!answer) return search;
+    ++search.done;
+    if (*answer) {
+      high = attempt;
+      search.burst_s = std::exp(high);
+    } else if (search.done == 1) {
+      search.done = search.steps;  // the longest is not found, so the search is over
+    } else {
+      low = attempt;
+    }
+    attempt = 0.5 * (low + high);
   }
-  return std::exp(high);
+  return search;
 }
 
 }  // namespace sonde::noise

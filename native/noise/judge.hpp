@@ -22,6 +22,7 @@
 /// Source: permutation tests with a max statistic: Westfall and Young 1993; stalls as noise: Petrini et al. 2003.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,20 +47,28 @@ struct TestResult {
   double period_s = 0, phase_s = 0;  ///< where the fold was largest: the middle of its cell
   bool from_resume = false;          ///< the phase counts from the moment the agent was let go
   std::uint32_t feature = 0;         ///< which of ranked was largest: 3 * threshold + (count, bins, lost), then levels
+  std::uint32_t permutations = 0;    ///< behind p
 };
 
-/// Needs at least one segment with blocks of both kinds; else p is 1.
-TestResult test(std::span<const Evidence> blocks, const TestOptions& options);
+/// Asked before each piece of a long computation, by its owner's clock; false ends it with what it has. Empty: to the
+/// end.
+using Proceed = std::function<bool()>;
+
+/// Needs at least one segment with blocks of both kinds; else p is 1. Ended early it has fewer permutations, with which
+/// p is as valid and cannot be as small: the clock that ends it does not know the labels.
+TestResult test(std::span<const Evidence> blocks, const TestOptions& options, const Proceed& proceed = {});
 
 constexpr std::uint32_t ranked_thresholds = 7;
 
 /// Looks at a run that goes on. spend: share of alpha for each look, adding up to 1 at most.
 class Sequential {
  public:
-  Sequential(std::vector<double> spend, TestOptions options) : spend_(std::move(spend)), options_(std::move(options)) {}
+  /// looks, p: those that are over already, and what they came to.
+  Sequential(std::vector<double> spend, TestOptions options, std::uint32_t looks = 0, double p = 1)
+      : spend_(std::move(spend)), options_(std::move(options)), p_(p), looks_(looks) {}
 
   /// After a segment: tests all blocks so far. Once detected, further looks are still told but decide nothing.
-  TestResult look(std::span<const Evidence> blocks);
+  TestResult look(std::span<const Evidence> blocks, const Proceed& proceed = {});
 
   /// min over looks of p / spend: at most alpha means detected. Valid by the union bound.
   double p() const { return p_; }
@@ -69,8 +78,8 @@ class Sequential {
  private:
   std::vector<double> spend_;
   TestOptions options_;
-  double p_ = 1;
-  std::uint32_t looks_ = 0;
+  double p_;
+  std::uint32_t looks_;
 };
 
 /// Puts a burst into every period of a block: a stall of burst_s at phase_s of the run's time. Bursts shorter than
@@ -91,10 +100,18 @@ struct Design {
 double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
              const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed = nullptr);
 
+/// A search for the shortest burst that is found. It goes from coarse to fine, so that it has an answer whenever it is
+/// ended: one that errs on the long side.
+struct Search {
+  std::optional<double> burst_s;  ///< the shortest that was found often enough so far; nullopt: not even the longest
+  std::uint32_t done = 0;         ///< steps, each of which halves what is left of the range
+  std::uint32_t steps = 0;        ///< of a whole search
+};
+
 /// The shortest burst a period that is found with probability `wanted`, by bisection on a logarithmic scale between
-/// shortest_s and half a period; to about 10 %. nullopt when even the longest is not found.
-std::optional<double> detectable_burst_s(std::span<const Evidence> clean, const Design& design, double period_s,
-                                         double shortest_s, const TestOptions& options, double wanted,
-                                         std::uint32_t runs);
+/// shortest_s and half a period; to about 10 %. A step ends as soon as its runs decide it. proceed: asked before each
+/// simulated run.
+Search detectable_burst(std::span<const Evidence> clean, const Design& design, double period_s, double shortest_s,
+                        const TestOptions& options, double wanted, std::uint32_t runs, const Proceed& proceed = {});
 
 }  // namespace sonde::noise

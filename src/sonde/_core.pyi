@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ class NoiseBlocks:
         fold_weight: float,
         permutations: int,
         seed: int,
+        proceed: Callable[[], bool] | None = None,
+        before: int = 0,
+        p_before: float = 1.0,
     ) -> list[dict[str, Any]]: ...
     def power(
         self,
@@ -43,7 +46,7 @@ class NoiseBlocks:
         seed: int,
         runs: int,
     ) -> tuple[float, list[int]]: ...
-    def detectable_burst_s(
+    def detectable_burst(
         self,
         rounds: Sequence[int],
         spend: Sequence[float],
@@ -56,7 +59,8 @@ class NoiseBlocks:
         seed: int,
         wanted: float,
         runs: int,
-    ) -> float | None: ...
+        proceed: Callable[[], bool] | None = None,
+    ) -> tuple[float | None, int, int]: ...
 
 def noise_plan(shares: Sequence[int], rounds: Sequence[int], seed: int) -> list[tuple[int, int]]: ...
 def noise_edges() -> list[int]: ...

@@ -21,6 +21,7 @@ import xarray as xr
 from sonde import _core
 from sonde.core import seal
 from sonde.core.blocks import BlockFile
+from sonde.core.deadline import Deadline
 from sonde.core.seal import Layout, Variable
 
 BURST = 4
@@ -95,7 +96,7 @@ class Lab:
         yield "n", (rank, slice(None)), n
         yield "host", (slice(rank, rank + 1),), np.array([file.header["host"]], object)
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         self.step("analyse")
         return summary(raw["delay"].values, raw["cell"].values)
 

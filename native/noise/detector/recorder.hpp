@@ -8,7 +8,8 @@
 ///      3  agent        payload: n f8: what the node's agent used in the block, as AgentUse lists it
 ///      4  calibration  payload: n f8: as Calibration lists it
 ///      5  look         payload: n f8: number, blocks seen, elapsed_s, p, p_fold, p_ranked, z_fold, z_ranked,
-///                      period_s, phase_s, from_resume, feature, p so far, s that the test took
+///                      period_s, phase_s, from_resume, feature, p so far, s that the test took,
+///                      permutations
 
 #include <cstddef>
 #include <cstdint>

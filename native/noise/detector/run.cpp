@@ -17,6 +17,10 @@ namespace sonde::noise {
 
 namespace {
 
+// A look pauses the run, and the last one comes when its time is over: how much of the budget each may take. Where
+// periods are looked for in hundreds of blocks, all permutations would take longer than the run.
+constexpr double look_share = 0.05, shortest_look_s = 2;
+
 constexpr double level_quantiles[] = {0.5, 0.9, 0.99, 0.999};
 constexpr std::size_t levels = std::size(level_quantiles);
 
@@ -159,7 +163,8 @@ Stop run_blocks(Run& run) {
         int found = 0;
         if (leads) {
           const double before = now_s();
-          const TestResult result = looks.look(evidence);
+          const double limit = before + std::max(shortest_look_s, look_share * o.budget_s);
+          const TestResult result = looks.look(evidence, [&] { return o.budget_s <= 0 || now_s() < limit; });
           const double elapsed = before - run.began_s, took = now_s() - before;
           found = looks.detected(o.alpha);
           const std::vector<double> values{static_cast<double>(looks.looks() - 1),
@@ -175,7 +180,8 @@ Stop run_blocks(Run& run) {
                                            static_cast<double>(result.from_resume),
                                            static_cast<double>(result.feature),
                                            looks.p(),
-                                           took};
+                                           took,
+                                           static_cast<double>(result.permutations)};
           well = run.recorder.values(Kind::look, k, planned.segment, 0, values);
           emit(JsonLine()
                    .add("event", "look")

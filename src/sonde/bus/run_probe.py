@@ -15,6 +15,7 @@ from typing import Any
 from sonde.bus.plan import RAW, Host, Plan
 from sonde.bus.schema import SAMPLES, SCHEMA
 from sonde.core import launch
+from sonde.core.deadline import within
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
@@ -273,6 +274,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         command=request.command,
         seed=plan.seed,
         time_s=request.left_s,
+        deadline=within(request.budget_s, request.began),
         timeout_s=request.timeout_s,
         attrs=plan.labels(),
         warnings=plan.warnings(),

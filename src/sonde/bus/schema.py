@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 NAME = "bus/1"
 
@@ -253,7 +254,7 @@ class BusSchema:
         for one in pending.values():
             yield from one.pieces()
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.bus.analyse.analyse`."""
         from sonde.bus.analyse import analyse
 

@@ -6,12 +6,17 @@ import errno
 import re
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sonde.core import config
 from sonde.core.errors import Exit, SondeError, Warning, nearest
 from sonde.core.options import SHARED
+
+if TYPE_CHECKING:
+    from sonde.core.dataset import Check
 
 
 @dataclass(frozen=True)
@@ -59,14 +64,24 @@ def fault_of(error: BaseException) -> Fault:
         reason = (error.strerror or str(error)).lower()
         return Fault("core.refused", f"{where}{reason}", _MACHINE[error.errno], exit=Exit.ENVIRONMENT)
     dataset = sys.modules.get("sonde.core.dataset")  # loaded by whatever has read one; --help must be quick
-    if dataset is not None and (told := dataset.blamed(error)):
+    if dataset is not None and (told := dataset.blamed(error, _room_check)):
         return fault_of(told)
+    if isinstance(error, MemoryError):
+        reason = f"not enough memory{f': {error}' if str(error) else ''}"
+        return Fault("core.refused", reason, _MACHINE[errno.ENOMEM], exit=Exit.ENVIRONMENT)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Fault(
         "core.internal",
         f"internal: {text}",
         "a mistake in Sonde: run it again with --debug, and report what it prints to Sonde's developers",
     )
+
+
+def _room_check(path: Path, any_size: bool) -> Check:
+    """What the room of a dataset checks; loaded only once something went wrong."""
+    from sonde.data.validate import room_check
+
+    return room_check(path, any_size)
 
 
 def _usage(error: click.ClickException) -> Fault:

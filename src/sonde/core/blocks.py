@@ -21,6 +21,9 @@ from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not
 from sonde.core.owned_files import Folder
 
 FILE_MAGIC = b"SONDEBLK"
+_FREE_BYTES = 256 << 20
+_PACKED_RATIO = 1032
+"""What a file system that compresses by deflate may make of a byte; a file of holes claims far more."""
 BLOCK_MAGIC = b"SBLK"
 VERSION = 1
 
@@ -151,6 +154,16 @@ class BlockFile:
     def _read_header(self, file: BinaryIO) -> None:
         size = file.seek(0, 2)
         file.seek(0)
+        stored = 512 * os.fstat(file.fileno()).st_blocks
+        if (
+            stored and size > _FREE_BYTES + _PACKED_RATIO * stored
+        ):  # some file systems do not say what they store
+            raise DataError(
+                "core.damaged_file",
+                f"{self.path} claims {size} B and stores {stored} B; allowed: 256 MiB, and {_PACKED_RATIO} B for each "
+                "byte stored",
+                "copy it again from where it was measured",
+            )
         head = file.read(_FILE_HEAD.size)
         hint = "block files are what a Sonde probe writes into its run folder (rank-00000.blk)"
         if size == 0:
@@ -291,9 +304,26 @@ def _checks(file: BinaryIO, head: bytes, length: int, crc: int) -> bool:
     return found == crc
 
 
+def _data_after(file: BinaryIO, begin: int) -> int:
+    """The first byte at or after `begin` that is in no hole: a hole of any length costs whoever makes it nothing.
+
+    The file stays where it is, as the buffer of its stream believes.
+    """
+    descriptor = file.fileno()
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        return os.lseek(descriptor, begin, os.SEEK_DATA)
+    except OSError as error:
+        return os.fstat(descriptor).st_size if error.errno == errno.ENXIO else begin
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
+
+
 def _find(file: BinaryIO, word: bytes, begin: int, end: int) -> int:
     """Offset of the first `word` at or after `begin`, or `end`."""
     while begin < end:
+        if (begin := _data_after(file, begin)) >= end:
+            break
         file.seek(begin)
         window = file.read(min(_PIECE_BYTES, end - begin))
         if (found := window.find(word)) >= 0:

@@ -57,6 +57,10 @@ Source: zlib, "Maximum Compression Factor".
 _FREE_BYTES = 256 << 20  # of values that are nowhere in the file, such as a run's that ended at once
 _TEXT_BYTES = 16  # of a text's reference in the file; its length is not known before it is read
 _POSITION_BYTES = 8
+_COMPOSED = ("CompoundType", "VLType")
+"""Values of these are lists and records, which no array of numbers or texts can hold."""
+_OF_VALUES = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What calculations raise on values that contradict each other."""
 
 # What this process has opened, and whether of any size: for errors met while values are read, which do not name their
 # file.
@@ -74,7 +78,7 @@ def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
     Raises
     ------
     DataError  core.no_such_file, core.not_a_file, core.not_netcdf, core.not_sonde (NetCDF, but another's),
-    core.damaged_file (truncated, say), core.newer_schema, core.claims_too_much.
+    core.damaged_file (truncated, say), core.newer_schema, core.claims_too_much, core.foreign_type.
     """
     file = Path(path)
     _recognise(file)
@@ -104,7 +108,7 @@ def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
 
 
 def check_claims(root: netCDF4.Dataset, file: Path) -> None:
-    """Refuses a file whose variables claim far more values than its bytes can hold.
+    """Refuses a file whose variables claim far more values than its bytes can hold, or are of types of its own.
 
     A few KiB can claim exabytes: chunks that were never written are read as fill values, and who reads them all never
     ends, or runs out of memory. Allowed are 256 MiB, and 1032 B for each byte of the file, which is the most that
@@ -114,7 +118,7 @@ def check_claims(root: netCDF4.Dataset, file: Path) -> None:
 
     Raises
     ------
-    DataError  core.claims_too_much.
+    DataError  core.claims_too_much, core.foreign_type.
     """
     claimed, waiting = 0, [root]
     while waiting:
@@ -123,6 +127,13 @@ def check_claims(root: netCDF4.Dataset, file: Path) -> None:
         claimed += sum(_POSITION_BYTES * len(dim) for dim in group.dimensions.values())
         for variable in group.variables.values():
             dtype = variable.dtype
+            if dtype is not str and type(variable.datatype).__name__ in _COMPOSED:
+                raise DataError(
+                    "core.foreign_type",
+                    f"{file}: {group.path.rstrip('/')}/{variable.name} is of a type that the file defines itself; "
+                    "allowed: integers, floats, strings",
+                    _rescue(file),
+                )
             each = _TEXT_BYTES if dtype is str else max(1, getattr(dtype, "itemsize", 1))
             claimed += each * math.prod(map(int, variable.shape))
     size = file.stat().st_size
@@ -185,32 +196,42 @@ def begin() -> None:
     _opened.clear()
 
 
-def blamed(error: BaseException) -> DataError | None:
+def blamed(error: BaseException, room_check: RoomCheck | None = None) -> DataError | None:
     """What an error from reading values was, where a dataset opened since `begin` is damaged.
 
-    error: anything that left a command. None where all that was opened is sound, or nothing was. Reads the
-    datasets again, piecewise.
+    error: anything that left a command. room_check: what the room of a dataset checks besides. None where all that was
+    opened is valid and the error is not of its values, or nothing was opened. Reads the datasets again, piecewise.
+
+    Whoever wrote a dataset may have written values that contradict each other in more ways than checks can list. An
+    error of a calculation is therefore reported as the data's, and its hint says what to do if it is Sonde's.
     """
     other: DataError | None = None
     for file, any_size in tuple(_opened.items()):
         try:
-            found = validate(file, any_size=any_size)
+            check = room_check(file, any_size) if room_check else None
+            found = validate(file, check, any_size=any_size)
         except DataError as refused:
             return refused
         for finding in found:
             what = f"{file} is damaged: {finding.text.removeprefix(f'{file} ')}"
-            told = DataError("core.damaged_file", what, _rescue(file, parts=True))
+            text = DataError("core.damaged_file", what, _rescue(file, parts=True))
             if finding.code == "data.unreadable":
-                return told
-            other = other or told  # may be a small thing that has nothing to do with it
-    if not _of_netcdf(error):
+                return text
+            other = other or text  # may be a small thing that has nothing to do with it
+    if other or not _opened:
         return other
-    if not _opened:
-        return None
     names = ", ".join(map(str, _opened))
-    return DataError(
-        "core.damaged_file", f"{names} could not be read to the end", _rescue(next(iter(_opened)))
-    )
+    first = next(iter(_opened))
+    if _of_netcdf(error):
+        return DataError("core.damaged_file", f"{names} could not be read to the end", _rescue(first))
+    if isinstance(error, _OF_VALUES):
+        return DataError(
+            "core.unfit_values",
+            f"{names}: the values do not fit together ({type(error).__name__}: {error})",
+            "copy it again from where it was measured, or measure again; if nobody changed it since Sonde wrote it, "
+            "run this again with --debug, and report what it prints to Sonde's developers",
+        )
+    return None
 
 
 def _of_netcdf(error: BaseException) -> bool:
@@ -278,6 +299,7 @@ def pieces(
 
 
 Check = Callable[["xr.DataTree"], Iterable[Finding]]
+RoomCheck = Callable[[Path, bool], Check]
 
 
 def validate(
@@ -301,7 +323,16 @@ def validate(
                 if values:
                     found += _check_values(name, group)
         if room is not None and not any(finding.code == "data.unreadable" for finding in found):
-            found += room(tree)
+            try:
+                found += room(tree)
+            except _OF_VALUES as error:
+                found.append(
+                    Finding(
+                        "data.unfit_values",
+                        f"the values do not fit together ({type(error).__name__}: {error})",
+                        {"error": type(error).__name__},
+                    )
+                )
     return found
 
 
@@ -399,6 +430,13 @@ def _check_values(group: str, data: xr.Dataset) -> Iterator[Finding]:
     for name in data.data_vars:
         low, high = data.get(f"{name}_low"), data.get(f"{name}_high")
         if low is None or high is None or not low.dims == high.dims == data[name].dims:
+            continue
+        if any(one.dtype.kind not in "iuf" for one in (low, data[name], high)):
+            yield Finding(
+                "data.bad_type",
+                f"/{group}/{name} has an interval, so {name}, {name}_low and {name}_high must be numbers",
+                {"group": group, "variable": str(name)},
+            )
             continue
         wrong = 0
         for where in pieces(low.variable):

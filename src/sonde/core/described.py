@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core.dataset import plain
 from sonde.core.errors import Finding
 from sonde.core.seal import Variable
 
@@ -68,7 +69,7 @@ def check(
                     {"variable": name, "dims": list(dims)},
                 )
             )
-        units = variable.attrs.get("units", "")
+        units = plain(variable.attrs.get("units", ""))
         if units != what.units and what.dtype != "str":
             found.append(
                 Finding(

@@ -16,7 +16,7 @@ class Exit(IntEnum):
     """Exit codes of `sonde`, the same for every command."""
 
     DONE = 0  # a cap or a budget reached is data, not an error
-    FINDING = 1  # only check, diff, noise run, store and bus conformance, power demo
+    FINDING = 1  # only check, diff, noise run, store and bus conformance, power demo and status
     USAGE = 2
     ENVIRONMENT = 3
     INCOMPLETE = 4  # saved, but a requested cell has no data

@@ -27,7 +27,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -37,6 +37,7 @@ import numpy as np
 
 from sonde.core.blocks import BlockFile
 from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
+from sonde.core.deadline import Deadline, LeftOut
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
 from sonde.core.owned_files import Folder, NewFile, is_part
 from sonde.core.printable import encodable
@@ -49,12 +50,14 @@ if TYPE_CHECKING:
     from sonde.core.netcdf import netCDF4
 
 RUN_FILE = "run.json"
+_PART_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
 _OWNER_ONLY = 0o700  # of a run's folder: command lines and paths stand in it
 _END_BYTES = 16 << 10  # kept on the disk for what `end_run` adds to run.json
 _CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
+_FINISH_S = 0.5  # at least, for what follows an analysis: writing /summary, and reading it for the result
 
 
 # All names that Sonde makes in a run's folder. Everything else was put there by a user, and is not removed.
@@ -130,8 +133,12 @@ class RoomSchema(Protocol):
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
         """Pieces of variables, one file's at a time: name, where, values. Memory: one file's row at most."""
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
-        """/raw to /summary. `raw` is opened lazily: take it piecewise. Its attrs hold the root attributes."""
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
+        """/raw to /summary. `raw` is opened lazily: take it piecewise. Its attrs hold the root attributes.
+
+        What takes long is done in pieces that end by the deadline (None: never), the verdict first; what is left out is
+        reported to it.
+        """
 
 
 @dataclass(frozen=True)
@@ -422,6 +429,7 @@ def seal(
     keep: bool = False,
     held: Hold | None = None,
     progress: Callable[[int, int], None] | None = None,
+    deadline: Deadline | None = None,
 ) -> list[SealedFile]:
     """Turns a run's folder into its datasets, in bounded memory, and removes the folder.
 
@@ -440,6 +448,8 @@ def seal(
     keep : leave the folder
     held : what `hold` gave, when the caller holds the folder; else it is held here
     progress : called with (files placed, files to place)
+    deadline : when all of it should be over, as a --budget asks; None: never. What an analysis leaves out for it
+        is a warning in the dataset
 
     Returns
     -------
@@ -452,6 +462,7 @@ def seal(
     DataError  core.not_a_run, core.wrong_schema, core.no_records (nothing was ever recorded).
     """
     folder = Path(run_dir)
+    pace = _Pace(deadline or Deadline())
     with contextlib.ExitStack() as stack:
         hold_ = held or stack.enter_context(hold(folder))
         if (done := finish(folder, hold_)) is not None:
@@ -471,17 +482,19 @@ def seal(
                 "save it with the Sonde that recorded it",
             )
         if (close := getattr(schema, "close", None)) is not None:
-            gained, said = close(folder, "stop_reason" in run.attrs)
+            with fitting(folder):
+                gained, said = close(folder, "stop_reason" in run.attrs)
             run.plan |= gained
             run.warnings += said
         sealed, parts = [], []
         try:
             files, unread = _block_files(hold_.files)
-            names = list(schema.parts(run.plan))
+            names = parts_of(folder, run, schema)
             for number, (part, target) in enumerate(targets(folder, Path(out), names)):
                 report = _scaled(progress, number, len(names), len(files))
                 parts.append(draft := _Draft(target, folder))
-                sealed.append(_seal_part(draft, run, schema, part, files, unread, report, analyse))
+                mine = pace.part(number, len(names)) if analyse else None
+                sealed.append(_seal_part(draft, run, schema, part, files, unread, report, mine))
             for draft in parts:
                 draft.publish()
         except BaseException:
@@ -491,6 +504,29 @@ def seal(
         if not keep:
             _remove(folder, sealed, hold_)
         return sealed
+
+
+class _Pace:
+    """How the time until a deadline is shared: by parts of a run, and by what of each comes after its analysis."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = replace(deadline, left_out=[])  # of this dataset alone
+        self._began = deadline.clock()
+
+    def part(self, number: int, parts: int) -> _Pace:
+        """Of one dataset, now that it begins."""
+        return _Pace(self.deadline.part(1 / (parts - number)))
+
+    def placed(self) -> Deadline:
+        """When the analysis must end, now that /raw is written: what follows it takes about as long again."""
+        return self.deadline.earlier(max(_FINISH_S, self.deadline.clock() - self._began))
+
+
+def _cut_short(room: str, left: LeftOut) -> Warning:
+    """The warning of an analysis that was ended by --budget."""
+    return Warning(
+        f"{room}.analysis_cut_short", f"--budget was over: {left.text()}", "give a longer --budget"
+    )
 
 
 _NOT_ANALYSED = Warning(
@@ -524,6 +560,32 @@ def _block_files(run: Folder) -> tuple[list[BlockFile], list[Warning]]:
     return files, unread
 
 
+def parts_of(folder: Path, run: Run, schema: RoomSchema) -> list[str]:
+    """Names of the datasets that a run's folder becomes, by the word of its plan, which a stranger may have written.
+
+    Raises
+    ------
+    DataError  core.not_a_run: the plan names none, one twice, or one that can be no part of a file's name.
+    """
+    with fitting(folder):
+        names = list(schema.parts(run.plan))
+    whole = len(names) == 1
+    bad = [name for name in names if not _is_part_name(name, whole)]
+    if bad or not names or len(set(names)) < len(names):
+        what = f"names the datasets {names!r:.200}" if names else "names no dataset"
+        raise DataError(
+            "core.not_a_run",
+            f"{folder}: the plan in {RUN_FILE} {what}; allowed: words of letters, digits, '_' and '-', each once",
+            "copy the folder again from where it was measured",
+        )
+    return names
+
+
+def _is_part_name(name: object, whole: bool) -> bool:
+    """Whether a part's name can stand in a file's name. whole: the run becomes one dataset, which needs no name."""
+    return isinstance(name, str) and (bool(_PART_NAME.fullmatch(name)) or (whole and not name))
+
+
 def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
     """The datasets a run's folder becomes: (part, path) each. out: as for `seal`.
 
@@ -549,10 +611,11 @@ def _seal_part(
     files: Sequence[BlockFile],
     unread: Sequence[Warning],
     report: Callable[[int], None],
-    analyse: bool,
+    pace: _Pace | None,
 ) -> SealedFile:
+    """pace: of the analysis; None: without one."""
     stop_reason = str(run.attrs.get("stop_reason", "killed"))
-    with _fitting(draft.target, files):
+    with fitting(files[0].path.parent):
         layout = schema.layout({**run.plan, "stop_reason": stop_reason}, files, part)
     ended = "stop_reason" in run.attrs
     complete = bool(layout.complete and ended and run.attrs.get("complete", 1))
@@ -581,27 +644,26 @@ def _seal_part(
         group = file.createGroup("raw")
         places = _define(draft, group, layout)
         for done, blocks in enumerate(files):
-            with _fitting(draft.target, files):
+            with fitting(files[0].path.parent):
                 for name, where, values in schema.place(run.plan, layout, blocks, part):
                     with draft.writing():
                         _assign(places[name], where, values)
             report(done + 1)
-    summary, untold = _analysed(draft, root, schema) if analyse else (None, [_NOT_ANALYSED])
-    told += untold
+    summary, missing = _analysed(draft, root, schema, pace.placed()) if pace else (None, [_NOT_ANALYSED])
+    told += missing
     with draft.opened("a") as file:
         _finish(draft, file, summary, run.env, told)
     return SealedFile(draft.target, complete, told)
 
 
 @contextlib.contextmanager
-def _fitting(target: Path, files: Sequence[BlockFile]) -> Iterator[None]:
+def fitting(folder: Path) -> Iterator[None]:
     """What a plan means, its room alone knows: of one that somebody else wrote, or that is damaged, it may find that
     nothing is where it looks.
     """
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        folder = files[0].path.parent if files else target
         raise DataError(
             "core.not_a_run",
             f"{folder}: {RUN_FILE} and the block files do not fit together ({type(error).__name__}: {error})",
@@ -622,7 +684,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _analysed(
-    draft: _Draft, root: dict[str, Any], schema: RoomSchema
+    draft: _Draft, root: dict[str, Any], schema: RoomSchema, deadline: Deadline
 ) -> tuple[xr.Dataset | None, list[Warning]]:
     import xarray as xr
 
@@ -641,7 +703,8 @@ def _analysed(
             cache=False,
         ) as raw:
             raw.attrs = {**{name: _attribute(value) for name, value in root.items()}, **raw.attrs}
-            return schema.analyse(raw).load(), []
+            summary = schema.analyse(raw, deadline).load()
+            return summary, [_cut_short(schema.room, left) for left in deadline.left_out]
     except Exception as error:  # whatever it is, what was measured must not be lost to it
         return None, [
             Warning(
@@ -686,10 +749,13 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     if held.files.facts(_SEALED_FILE) is None:
         return None
     try:
-        names = [Path(name) for name in json.loads(held.files.read(_SEALED_FILE).decode("utf-8"))["datasets"]]
+        listed = json.loads(held.files.read(_SEALED_FILE).decode("utf-8"))["datasets"]
+        if not isinstance(listed, list) or not listed:
+            raise ValueError("it names no dataset")
+        names = [Path(name) for name in listed]
         missing = [str(name) for name in names if not name.exists()]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError("core.not_a_run", f"{path} is damaged: {error}", "") from None
+        raise DataError("core.not_a_run", f"{path} is damaged: {error}", _NO_RUN) from None
     if missing:
         raise DataError(
             "core.sealed_already",
@@ -701,7 +767,8 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     done = []
     for name in names:
         with dataset.open(name) as tree:
-            done.append(SealedFile(name, bool(tree.attrs["complete"]), dataset.warnings_of(tree)))
+            complete = dataset.plain(tree.attrs.get("complete", 0)) == 1
+            done.append(SealedFile(name, complete, dataset.warnings_of(tree)))
     _remove(folder, done, held)
     return done
 

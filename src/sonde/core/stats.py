@@ -31,6 +31,7 @@ __all__ = [
     "epoch_median_ci",
     "epoch_medians",
     "epoch_quantile_ci",
+    "false_discovery",
     "fit_lognormal3",
     "hodges_lehmann",
     "ks_distance",
@@ -792,3 +793,28 @@ def change_points(
     if epoch is None:
         return [ChangePoint(*c) for c in _core.change_points(_samples(x), *settings)]
     return [ChangePoint(*c) for c in _core.change_points(_samples(x), _epochs(epoch), *settings)]
+
+
+def false_discovery(p: ArrayLike, of: int = 0) -> Floats:
+    """Smallest level of false discoveries at which each test would be one.
+
+    Parameters
+    ----------
+    p : (n,) float           NaN: not tested, and not counted
+    of : int                 tests beyond n, up to this number, count with p = 1
+
+    Returns
+    -------
+    (n,) float in [0, 1]; NaN where p is.
+
+    Source: Benjamini and Hochberg, J. Roy. Statist. Soc. B 57, 1995, 289-300; scipy.stats.false_discovery_control.
+    """
+    from scipy import stats as sps
+
+    p = np.asarray(p, np.float64)
+    tested = np.isfinite(p)
+    q = np.full(len(p), np.nan)
+    if tested.any():
+        others = np.ones(max(of - int(tested.sum()), 0))
+        q[tested] = sps.false_discovery_control(np.concatenate([p[tested], others]))[: tested.sum()]
+    return q

@@ -21,7 +21,7 @@ from sonde.core import dataset, hostlist
 from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
 from sonde.core.owned_files import Folder
 from sonde.data.diff import OF_THE_RUN, judged
-from sonde.data.slices import LEAST_HOSTS, HostSlice, host_slices, label_slices
+from sonde.data.slices import MIN_HOSTS, HostSlice, host_slices, label_slices
 from sonde.data.words import count, quantity, share
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def _followed_hosts(newest: PastRun, earlier: list[PastRun]) -> list[Trend]:
         runs = [run.hosts[name].values for run in earlier if name in run.hosts]
         hosts = [host for host in now.values if sum(_positive(run, host) for run in runs) >= FEWEST]
         hosts = [host for host in hosts if _positive(now.values, host)]
-        if len(runs) < FEWEST or len(hosts) < LEAST_HOSTS:
+        if len(runs) < FEWEST or len(hosts) < MIN_HOSTS:
             continue
         before = np.array(
             [[math.log(run[host]) if _positive(run, host) else math.nan for host in hosts] for run in runs]

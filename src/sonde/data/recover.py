@@ -36,7 +36,7 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
             remains.clear(run_dir)
         run = seal.read_run(run_dir)
         schema = rooms.schema(run.room)
-        for part, path in seal.targets(run_dir, target, schema.parts(run.plan)):
+        for part, path in seal.targets(run_dir, target, seal.parts_of(run_dir, run, schema)):
             if path.exists() and not _same_run(path, run):
                 raise UsageError(
                     "data.would_replace",

@@ -22,6 +22,8 @@ def schema(room: str) -> RoomSchema:
     DataError  data.unknown_room: this Sonde has no such room.
     """
     try:
+        if not room.isidentifier():  # a stranger's word: it names a module of a room, and no other
+            raise ModuleNotFoundError(name=f"sonde.{room}")
         module = importlib.import_module(f"sonde.{room}.schema")
     except ModuleNotFoundError as error:
         if error.name is None or not f"sonde.{room}.schema".startswith(error.name):

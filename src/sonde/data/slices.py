@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MAX_LABELS = 256  # of one axis; a longer one is not a list of sizes or variants
-LEAST_HOSTS = 3  # of two, neither can be compared with the others
+MIN_HOSTS = 3  # of two, neither can be compared with the others
 _PLACES = ("src", "dst", "rank")  # axes over ranks; each rank is on a host
 
 
@@ -64,7 +64,7 @@ def host_slices(name: str, variable: xr.DataArray, hosts: np.ndarray, better: st
     """
     places = [str(axis) for axis in variable.dims if axis in _PLACES]
     names = sorted(set(hosts.tolist()))
-    if not places or len(names) < LEAST_HOSTS or any(variable.sizes[axis] != len(hosts) for axis in places):
+    if not places or len(names) < MIN_HOSTS or any(variable.sizes[axis] != len(hosts) for axis in places):
         return
     axis = max(_named(variable), key=lambda one: variable.sizes[one], default="")
     labels = _labels(variable, axis) if axis else [""]
@@ -84,7 +84,7 @@ def host_slices(name: str, variable: xr.DataArray, hosts: np.ndarray, better: st
             own = own[np.isfinite(own)]
             if own.size:
                 found[host] = _better_quartile(own, better)
-        if len(found) >= LEAST_HOSTS:
+        if len(found) >= MIN_HOSTS:
             yield HostSlice(name, label, units, better, found)
 
 

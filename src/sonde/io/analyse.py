@@ -22,7 +22,7 @@ from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
 from sonde.io.schema import OWN_NAME, UNSEEN
 from sonde.io.served import Served
-from sonde.io.servers import CLASSES
+from sonde.io.servers import CLASSES, size_class
 from sonde.io.summary import BINS, NAMES, SUMMARY
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             elif dim == "layer" and not beside:
                 values = values.take(np.arange(layers - 1), axis)
         out[name] = values
-    for name in ("node_function", "join_function", "join_root", "under_way_function"):
-        out[name] = place[tables[name]]
+    for name in ("node_function", "join_function", "join_root", "under_way_function", "peer_function"):
+        out[name] = np.where(tables[name] >= 0, place[tables[name]], -1)
     return out
 
 
@@ -201,8 +201,14 @@ class Reader:
         )
         by_file = np.flatnonzero(np.isin(raw["layer_name"].values.astype(str), aside.BY_FILE))
         self.by_file = np.isin(of_layer, by_file)
-        messages = np.flatnonzero(raw["layer_name"].values.astype(str) == "mpi")
-        self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
+        names = raw["layer_name"].values.astype(str)
+        self.of_library = ~self.by_file & ~np.isin(of_layer, np.flatnonzero(names == "mpi"))
+        # Where MPI waits within its own I/O, it polls the sockets of its ranks. A socket has no offsets.
+        self.of_ranks = np.isin(of_layer, np.flatnonzero(np.isin(names, aside.BETWEEN_RANKS)))
+        placed = [bool(aside.AT_OFFSET.match(str(name))) for name in raw["function_name"].values]
+        self.streaming = (
+            self.by_file & np.isin(raw["function_kind"].values, (READ, WRITE)) & ~np.array(placed, bool)
+        )
         written = _written(raw, self.by_file)
         self.beside = np.array(
             [aside.is_beside(str(path), wrote) for path, wrote in zip(raw["path"].values, written)], bool
@@ -253,8 +259,11 @@ class Reader:
     def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
         """Calls that are no part of the program's I/O, with all within them: `sonde.io.aside`."""
         # Of a library that is traced for its I/O, what it reads is that, whoever opened it.
-        above = np.where(tree.parent >= 0, self.of_library[function[tree.parent]], False)
-        found = self.by_file[function] & (file == UNSEEN) & ~above
+        above, between = (
+            np.where(tree.parent >= 0, of[function[tree.parent]], False)
+            for of in (self.of_library, self.of_ranks)
+        )
+        found = self.by_file[function] & (file == UNSEEN) & (~above | (between & self.streaming[function]))
         named = file >= 0
         found[named] |= self.by_file[function[named]] & self.beside[file[named]]
         found |= self.starting[function]
@@ -448,7 +457,12 @@ class _Walk(Reader):
     ) -> None:
         """Failed calls that moved no data and should have. Of closes only those of files: many a program closes what it
         has not."""
-        lost = failed & (file != UNSEEN) & (np.isin(kind, _MOVING) | ((kind == CLOSE) & (file >= 0)))
+        # A server that polls reads from its connections until one fails with EAGAIN. Where it is not known whether a
+        # descriptor is one, as of a process that was attached to, a stream's failed read has lost nothing.
+        polled = (file < 0) & (kind == READ) & self.streaming[function % self.known]
+        lost = (
+            failed & (file != UNSEEN) & ~polled & (np.isin(kind, _MOVING) | ((kind == CLOSE) & (file >= 0)))
+        )
         self.lost[process] += np.bincount(function[lost], minlength=self.functions)
         of_file = lost & outermost & (file >= 0)
         np.add.at(self.lost_of_file, (file[of_file], layer[of_file]), 1)
@@ -571,9 +585,3 @@ def outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
         inside[mine] = inside[parent] | (np.int64(1) << layer[parent])
         outermost[mine] = (inside[mine] >> layer[mine]) & 1 == 0
     return outermost
-
-
-def size_class(values: np.ndarray) -> np.ndarray:
-    """0 for 0, else one more than the whole part of log2: class k holds 2^(k-1) up to 2^k - 1."""
-    _, exponent = np.frexp(np.maximum(values, 0).astype(np.float64))
-    return np.minimum(exponent, CLASSES - 1)

@@ -16,6 +16,11 @@ STARTING = ("mpi_init", "mpi_init_thread", "mpi_finalize")
 # Layers whose calls are told apart by their files.
 BY_FILE = ("posix", "kernel")
 
+# Layers within which an MPI moves data between its ranks as well, over sockets where it has nothing better.
+BETWEEN_RANKS = ("hdf5", "mpiio", "romio", "ompio")
+# Functions that read and write at an offset, which neither a socket nor a pipe has.
+AT_OFFSET = re.compile(r"_*p(read|write)")
+
 _SYSTEM = (
     "/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/boot", "/opt", "/run",
     "/var/lib", "/var/cache", "/var/run",

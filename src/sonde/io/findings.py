@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import peers
 from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import servers, worlds
+from sonde.io import slow_servers, worlds
 from sonde.io.collective_io import COLLECTIVE, directions
 from sonde.io.layers import DIRECTIONS, KINDS
 from sonde.io.words import BESIDE, counted
@@ -33,7 +34,6 @@ NAMED = 3  # functions or files that a finding names
 OVERHEAD = 0.05
 TOLD = 0.9  # of collective time: where as much of it is known in parts, the parts are told
 LEAST_S = 1e-3  # in traced calls: shares of less are nobody's trouble
-SLOW_SERVER = 3.0  # times the median of the other servers
 
 # Others of MPI-IO that ranks call together, and in which few of them do the work.
 TOGETHER = re.compile(r"file_(open|close|sync|set_size|set_view|preallocate)", re.IGNORECASE)
@@ -157,7 +157,7 @@ def findings(summary: xr.Dataset) -> list[Finding]:
     failed = _failed(trace)
     if trace.total < LEAST_S:
         return failed
-    rules = (_exchange, _sieving, _small, _split, _syncs, _metadata, _uneven, _slow_server, _overhead)
+    rules = (_exchange, _sieving, _small, _split, _syncs, _metadata, _uneven, _slow_servers, _overhead)
     found = [one for rule in rules for one in rule(trace)]
     return failed + sorted(found, key=lambda one: -float(one.evidence.get("share", 0.0)))
 
@@ -583,44 +583,60 @@ def _uneven_of(trace: _Trace, of_program: np.ndarray) -> list[Finding]:
     return found
 
 
-def _slow_server(trace: _Trace) -> list[Finding]:
-    """A server that takes longer than the others for what moves data or is waited for, by its own counters."""
-    s = trace.summary
-    if "server_name" not in s:
-        return []
-    calls, mean = s["server_calls"].values, s["server_mean"].values
-    time = np.where((calls > 0) & np.isfinite(mean), calls * mean, 0.0)
-    names, hosts = s["operation_name"].values.tolist(), servers.hosts(s)
-    found = []
-    for operation in (*servers.MOVES.values(), "FSYNC"):
-        if operation not in names:
-            continue
-        j = names.index(operation)
-        busy = np.flatnonzero((calls[:, j] >= MANY) & np.isfinite(mean[:, j]))
-        if len(busy) < 3:  # of two, neither is the odd one
-            continue
-        slow = int(busy[mean[busy, j].argmax()])
-        others = float(np.median(mean[busy[busy != slow], j]))
-        share = float(time[slow, j] / time.sum())
-        if mean[slow, j] < SLOW_SERVER * others or share < MATTERS:
-            continue
-        found.append(
-            Finding(
-                "io.slow_server",
-                f"{hosts[slow]} takes {format_duration(mean[slow, j])} for a {operation}, "
-                f"{mean[slow, j] / others:.3g} times the median of the other servers",
-                {
-                    "share": share,
-                    "server": str(s["server_name"].values[slow]),
-                    "operation": operation,
-                    "mean_s": float(mean[slow, j]),
-                    "others_s": others,
-                    "calls": int(calls[slow, j]),
-                },
-                "see whether its disks or its host are slower, or whether it has a file that all ranks write to",
-            )
-        )
-    return found
+def _slow_servers(trace: _Trace) -> list[Finding]:
+    """Servers that are slower than the others of their kind, or the way to which is: `sonde.io.slow_servers`."""
+    return [
+        slow_way(one) if one.way else _slow_server(one) for one in slow_servers.verdict(trace.summary).slow
+    ]
+
+
+def _slow_server(one: slow_servers.Slow) -> Finding:
+    return Finding(
+        "io.slow_server",
+        f"{one.server} takes {one.ratio:.3g} times as long as the median of the other servers for "
+        f"{_operations(one)} ({_interval(one)}): {format_duration(one.mean_s)} on average",
+        _evidence(one),
+        "see whether its disks or its host are slower, or whether it has a file that all ranks write to",
+    )
+
+
+def slow_way(one: slow_servers.Slow) -> Finding:
+    """A server the way to which is slow."""
+    return Finding(
+        "io.slow_server_link",
+        f"requests spend {one.ratio:.3g} times as long on the way to {one.server} and back as to the median of the "
+        f"other servers, in {_operations(one)} ({_interval(one)}): {format_duration(one.mean_s)} on average",
+        _evidence(one),
+        "measure the links of its host, sonde net run --hosts …, and see whether its host or its receive queue is busy",
+    )
+
+
+def _interval(one: slow_servers.Slow) -> str:
+    return f"95 % interval {one.low:.3g} to {one.high:.3g}, significant at {format_share(peers.LEVEL, trim=True)}"
+
+
+def _operations(one: slow_servers.Slow) -> str:
+    if one.every:
+        return "all requests"
+    shown = list(one.operations[: slow_servers.SHOWN])
+    return _listed([*shown, "others"] if len(one.operations) > len(shown) else shown)
+
+
+def _evidence(one: slow_servers.Slow) -> dict[str, Any]:
+    return {
+        "share": one.share,
+        "by": one.by,
+        "server": one.server,
+        "operations": list(one.operations),
+        "ratio": one.ratio,
+        "low": one.low,
+        "high": one.high,
+        "q": one.q,
+        "mean_s": one.mean_s,
+        "others_s": one.others_s,
+        "calls": one.requests,
+        "detectable_ratio": one.detectable if np.isfinite(one.detectable) else None,
+    }
 
 
 def _overhead(trace: _Trace) -> list[Finding]:

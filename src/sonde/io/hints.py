@@ -156,6 +156,7 @@ _BY_HAND = {
     "io.uneven": "who does how much is the program's own affair",
     "io.failed_calls": "why a call failed is for the program to say",
     "io.slow_server": "a server is mended where it is, not by a hint",
+    "io.slow_server_link": "a link is mended where it is, not by a hint",
 }
 
 

@@ -16,11 +16,13 @@ from sonde.io.run_probe import File, files_of
 # Of the namespace that the kernel's events tell numbers of processes in (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _LOOK_S = 0.1
+_STANDARD = 2  # the last descriptor that every program is given
 
 
 @dataclass(frozen=True)
 class Process:
-    """program : its executable, as it sees it. files : with code, that it has mapped. open : (descriptor, path)."""
+    """program : its executable, as it sees it. files : with code, that it has mapped. open : (descriptor, path),
+    "" for what is no file."""
 
     number: int
     program: str
@@ -80,13 +82,13 @@ def check_rights() -> None:
 
 
 def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
-    """What a process has open that has a name."""
+    """What a process has open. "": sockets, pipes and the like, but of the three that every program is given."""
     with suppress(OSError):
         for entry in (folder / "fd").iterdir():
             with suppress(OSError):
                 name = os.readlink(entry)
-                if name.startswith("/"):
-                    yield int(entry.name), _shown(name)
+                if name.startswith("/") or int(entry.name) > _STANDARD:
+                    yield int(entry.name), _shown(name) if name.startswith("/") else ""
 
 
 @contextmanager

@@ -34,12 +34,16 @@ _SYMBOL = np.dtype(
 
 @dataclass(frozen=True)
 class Program:
-    """kind : "elf", "script", "other". machine : of an ELF file. static : it has no loader. setuid."""
+    """kind : "elf", "script", "other". machine : of an ELF file. static : it has no loader.
+
+    gains : whose rights a process gets that starts it: "another user's", "another group's", "more" (capabilities of
+    the file); "" for those of who starts it
+    """
 
     kind: str
     machine: int = 0
     static: bool = False
-    setuid: bool = False
+    gains: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Program:
@@ -47,8 +51,7 @@ class Program:
         try:
             with path.open("rb") as file:
                 head = file.read(_HEADER.size)
-                mode = os.fstat(file.fileno())
-                setuid = bool(mode.st_mode & stat.S_ISUID and mode.st_uid != os.geteuid())
+                gains = _gains(file.fileno())
                 if head.startswith(b"#!"):
                     return cls("script")
                 if len(head) < _HEADER.size or not head.startswith(b"\x7fELF") or head[4] != 2:
@@ -56,19 +59,33 @@ class Program:
                 fields = _HEADER.unpack(head)
                 machine, table, size, count = fields[4], fields[7], fields[11], fields[12]
                 if size != _PROGRAM_HEADER_BYTES:
-                    return cls("elf", machine, count == 0, setuid)
+                    return cls("elf", machine, count == 0, gains)
                 file.seek(table)
                 headers = file.read(size * count)
         except (OSError, OverflowError, ValueError, struct.error):
             return cls("other")
         kinds = [struct.unpack_from("<I", headers, at)[0] for at in range(0, len(headers) - 3, size)]
-        return cls("elf", machine, _INTERPRETER not in kinds, setuid)
+        return cls("elf", machine, _INTERPRETER not in kinds, gains)
+
+
+def _gains(file: int) -> str:
+    """Program.gains. The kernel then sets AT_SECURE, by which the loader knows (ld.so(8), "secure-execution mode")."""
+    facts = os.fstat(file)
+    if facts.st_mode & stat.S_ISUID and facts.st_uid != os.geteuid():
+        return "another user's"
+    # Without the right to execute for the group, S_ISGID is a mandatory lock's mark (inode(7)).
+    if facts.st_mode & stat.S_ISGID and facts.st_mode & stat.S_IXGRP and facts.st_gid != os.getegid():
+        return "another group's"
+    with suppress(OSError):  # it has none, or its file system has no such attributes
+        if os.getxattr(file, "security.capability") and os.geteuid() != 0:
+            return "more"
+    return ""
 
 
 def why_not(program: Program) -> str:
     """Why the tracer cannot enter it, to follow its name; "" where it can."""
-    if program.setuid:
-        return "runs with another user's rights, and the loader then preloads nothing"
+    if program.gains:
+        return f"runs with {program.gains} rights, and the loader then preloads nothing"
     if program.kind == "elf" and program.machine != X86_64:
         return "is not for x86-64"
     if program.kind == "elf" and program.static:

@@ -22,6 +22,7 @@ import numpy as np
 
 from sonde import _core
 from sonde.core import launch, provenance, seal
+from sonde.core.deadline import within
 from sonde.core.errors import (
     DataError,
     EnvironmentFailure,
@@ -566,6 +567,7 @@ def measure(request: Request, progress: Progress) -> session.Measured:
                 warnings=study.warnings,
                 held=held,
                 progress=asked.leave,
+                deadline=within(request.budget_s, request.began),
             )
     return session.Measured(files, stop_reason, study.interrupted or asked.came, broken)
 

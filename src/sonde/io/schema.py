@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
     from sonde.io.study_schema import StudySchema
 
 NAME = "io/1"
@@ -275,7 +276,8 @@ class TraceSchema:
                these, [] for always, null for never, named: a file that it opens has a name, numbered: its handle is a
                number, 0 one like others; own, the layer of the tracer's own work, if there is one;
                tables, table_of, servers (`run_close.close`); clocks [[host, ticks, ns]] read where the run was
-               started; open [[host, pid, handle, path]], what processes had open when they were attached to
+               started; open [[host, pid, handle, path]], what processes had open when they were attached to,
+               with the path "" of what is no file
         files : a block file a thread
 
         Raises
@@ -309,7 +311,9 @@ class TraceSchema:
         for host, pid, handle, path in plan.get("open", []):
             for name, k in number.items():
                 if (headers[name]["host"], headers[name]["pid"]) == (host, pid):
-                    opened[k].add(_ANY_LAYER, int(handle), 0, paths.setdefault(str(path), len(paths)))
+                    # A socket or a pipe is no file, as what a traced program is not seen to open.
+                    what = paths.setdefault(str(path), len(paths)) if path else UNSEEN
+                    opened[k].add(_ANY_LAYER, int(handle), 0, what)
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
         copies: list[_Copy] = []
@@ -512,7 +516,7 @@ class TraceSchema:
                 for name, values in columns.items():
                     yield name, where, values
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.io.analyse.analyse`."""
         from sonde.io.analyse import analyse
 
@@ -546,8 +550,8 @@ class IoSchema:
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
         return _kind(plan).place(plan, layout, file, part)
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
-        return _kind(raw.attrs).analyse(raw)
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
+        return _kind(raw.attrs).analyse(raw, deadline)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""

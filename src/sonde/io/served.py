@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sonde.io import join
+from sonde.io import join, slow_servers
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested
 
@@ -33,7 +33,9 @@ class Served:
     def __init__(self, raw: xr.Dataset) -> None:
         self.layers = raw.sizes["layer"] + 1  # and what is beside the program's I/O, as in the walk
         self.strays = np.zeros(self.layers, np.int64)
-        self.found: list[tuple[int, bool, join.Requests]] = []  # layer of servers; whether by number
+        # Layer of servers; whether by number; requests; host of the client of each, as a number.
+        self.found: list[tuple[int, bool, join.Requests, np.ndarray]] = []
+        host = np.unique(raw["process_host"].values.astype(str), return_inverse=True)[1]
         begun, served, of_call = [_NONE], [_NONE], [_NONE]
         count = 0
         names = raw["layer_name"].values.tolist()
@@ -41,7 +43,7 @@ class Served:
             if client not in names or (sides := _sides(raw, layer, names.index(client))) is None:
                 continue
             by_number, ours, theirs, found = sides
-            self.found.append((layer, by_number, found))
+            self.found.append((layer, by_number, found, host[ours.calls.process[found.call]]))
             self.strays[layer] = found.strays
             known = found.of_call >= 0
             begun.append(ours.events[found.call])
@@ -79,8 +81,10 @@ class Served:
         columns: dict[str, list[np.ndarray]] = {name: [_NONE] for name in _COLUMNS}
         layer_time: list[np.ndarray] = [np.zeros((0, self.layers))]
         at = 0
-        for layer, by_number, found in self.found:
+        each = []
+        for layer, by_number, found, host in self.found:
             mine = slice(at, at := at + len(found.call))
+            each.append((layer, found, self.function[mine], host))
             keys = np.stack([self.root[mine], self.function[mine], found.server_process])
             rows, row = np.unique(keys, axis=1, return_inverse=True)
             n, row = rows.shape[1], row.reshape(-1)
@@ -99,6 +103,7 @@ class Served:
             **{name: np.concatenate(parts).astype(_COLUMNS[name]) for name, parts in columns.items()},
             "join_layer_time": np.concatenate(layer_time),
             "join_strays": self.strays,
+            **slow_servers.tables(each),
         }
 
 

@@ -147,6 +147,12 @@ def _within(path: str, mounts: Sequence[str], cwd: str) -> bool:
     return any(PurePosixPath(*parts).is_relative_to(mount) for mount in mounts)
 
 
+def size_class(values: np.ndarray) -> np.ndarray:
+    """0 for 0, else one more than the whole part of log2: class k holds 2^(k-1) up to 2^k - 1."""
+    _, exponent = np.frexp(np.maximum(values, 0).astype(np.float64))
+    return np.minimum(exponent, CLASSES - 1)
+
+
 # ---- what is said of them ----
 
 
@@ -200,7 +206,7 @@ def against_clients(summary: xr.Dataset) -> list[dict[str, Any]]:
     Of a client that is a library all requests count; of POSIX those to files that lie on the file system by their path.
     """
     found = []
-    time = _times(summary)
+    time = times(summary)
     names = summary["operation_name"].values.tolist()
     for d, direction in enumerate(DIRECTIONS):
         client = _client(summary, d)
@@ -264,7 +270,7 @@ def hosts(summary: xr.Dataset) -> list[str]:
     return short if len(set(short)) == len(names) else names
 
 
-def _times(summary: xr.Dataset) -> np.ndarray:
+def times(summary: xr.Dataset) -> np.ndarray:
     """Time that each server spent in each operation; NaN where its mean is not known."""
     calls = summary["server_calls"].values
     return np.where(calls > 0, calls * summary["server_mean"].values, 0.0)
@@ -314,7 +320,7 @@ def _against_table(compared: list[dict[str, Any]]) -> Table:
 
 
 def _servers_table(summary: xr.Dataset, every: bool) -> Table:
-    time = np.nansum(_times(summary), axis=1)
+    time = np.nansum(times(summary), axis=1)
     rows = []
     for k in range(summary.sizes["server"])[: None if every else BRICKS_SHOWN]:
         moved = summary["server_bytes"].values[k]
@@ -340,7 +346,7 @@ def _servers_table(summary: xr.Dataset, every: bool) -> Table:
 
 def _operations_table(summary: xr.Dataset, every: bool) -> Table:
     calls = summary["server_calls"].values
-    time = _times(summary)
+    time = times(summary)
     short = hosts(summary)
     counts, sums = calls.sum(axis=0), np.nansum(time, axis=0)
     order = np.lexsort((-counts, -sums))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 KIND = "study"
 RECORD = np.dtype(
@@ -215,7 +216,7 @@ class StudySchema:
                 values[0, np.array(of, np.int64)[records["function"][mine]]] = records[name][mine]
             yield name, where, values
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `study_analyse.analyse`."""
         from sonde.io.study_analyse import analyse
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
-from sonde.io import servers, tries
+from sonde.io import servers, slow_servers, tries
 from sonde.io.schema import OF_FUNCTION, OF_LAYER, OF_PATH, RAW
 
 BINS = 400  # of the timeline
@@ -83,6 +83,7 @@ SUMMARY: dict[str, Described] = {
         ("join", "layer"), "s", "time in each layer itself within the server's calls for it"
     ),
     "join_strays": _of(("layer",), "1", "requests of a layer's servers that no traced client made", "<i8"),
+    **slow_servers.SUMMARY,
     "collective_time": _of(_COLLECTIVE, "s", "collective reads and writes of which the following is known"),
     "collective_untold": _of(_COLLECTIVE, "s", "those of which it is not"),
     "collective_files": _of(_COLLECTIVE, "s", "time in them at the file system"),

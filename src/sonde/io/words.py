@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from sonde.core.outcome import Table
 from sonde.core.printable import one_line
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, servers, worlds
+from sonde.io import aside, joins, servers, slow_servers, worlds
 from sonde.io.layers import DIRECTIONS
 from sonde.io.schema import ENGINES
 
@@ -88,6 +89,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "under_way": under_way(summary),
         "joins": joins.values(summary),
         "servers": servers.values(summary),
+        "slow_servers": slow_servers.values(slow_servers.verdict(summary)),
     }
 
 
@@ -100,14 +102,23 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
     def some(one: Table) -> list[Table]:
         return [one] if one.rows else []
 
+    compared = slow_servers.verdict(summary)
+
+    def noted(several: list[Table], by: str) -> list[Table]:
+        """With a note below the last of them on how slow a server would have been found."""
+        if not several or not (text := slow_servers.note(compared, by)):
+            return several
+        last = several[-1]
+        return [*several[:-1], replace(last, note=" ".join(filter(None, (last.note, text))))]
+
     return [
         _layers_table(summary),
         *some(_data_table(summary)),
         _functions_table(summary, every),
         *some(_files_table(summary, every)),
-        *joins.tables(summary, every),
+        *noted(joins.tables(summary, every), "requests"),
         *([_processes_table(summary, every)] if summary.sizes["process"] > 1 else []),
-        *servers.tables(summary, every),
+        *noted(servers.tables(summary, every), "counters"),
     ]
 
 
@@ -519,8 +530,9 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
     groups: dict[tuple[str, str], list[int]] = {}
     ranks = worlds.named(summary)
     for k in range(summary.sizes["process"]):
-        name = ranks[k] or str(summary["process_program"].values[k]).rpartition("/")[2]
+        name = ranks[k] or _program_name(summary, k)
         groups.setdefault((name, str(summary["process_host"].values[k])), []).append(k)
+    groups = _without_servers_in_one(summary, groups)
     rows = []
     for (name, host), members in list(groups.items())[: None if every else RANKS_SHOWN]:
         rows.append((name, host, *(format_duration(own[members, layer].sum()) for layer in used)))
@@ -536,6 +548,27 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
             )
         ),
     )
+
+
+def _program_name(summary: xr.Dataset, process: int) -> str:
+    return str(summary["process_program"].values[process]).rpartition("/")[2]
+
+
+def _without_servers_in_one(
+    summary: xr.Dataset, groups: dict[tuple[str, str], list[int]]
+) -> dict[tuple[str, str], list[int]]:
+    """Groups of processes, of which those of one program that all work at one time, as the servers of one host, are
+    named by their numbers. Those that a program starts one after another stay together."""
+    busy = summary["busy"].values.sum(axis=1) > 0
+    found: dict[tuple[str, str], list[int]] = {}
+    for (name, host), members in groups.items():
+        active = [np.flatnonzero(busy[k]) for k in members if busy[k].any()]
+        at_once = len(active) > 1 and max(bins[0] for bins in active) <= min(bins[-1] for bins in active)
+        if at_once and name == _program_name(summary, members[0]):
+            found |= {(f"{name} {int(summary['process_pid'].values[k])}", host): [k] for k in members}
+        else:
+            found[name, host] = members
+    return found
 
 
 def _programs(summary: xr.Dataset) -> str:

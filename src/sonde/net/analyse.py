@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sonde.core.deadline import Deadline
 from sonde.net import cells
 from sonde.net.classes import Classes, link_classes
 from sonde.net.jumps import machine_events, pair_jumps, size_jumps
@@ -23,12 +24,13 @@ EVENT_CELLS = 400
 JUMP_PAIRS = 400
 
 
-def analyse(raw: xr.Dataset) -> xr.Dataset:
+def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
     """Everything Sonde says about one run's delays.
 
     Parameters
     ----------
     raw : /raw of net/1, opened lazily. It is read piecewise: memory does not grow with samples.
+    deadline : by which laws and cycles of cells are ended, which take longest
 
     Returns
     -------
@@ -46,7 +48,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         {name: raw[name].load().variable for name in ("status", "clock_error", *LEVELS) if name in raw}
     )
     summary.attrs.update(_facts(raw))
-    _put_fits(summary, raw)
+    _put_fits(summary, raw, deadline)
     summary = structure(summary)
     _put_events(summary, raw)
     return summary
@@ -74,7 +76,7 @@ def shown_cells(summary: xr.Dataset) -> dict[str, cells.Spot]:
     return {name: (at[0], at[1], k) for name, at in picked.items()}
 
 
-def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
+def _put_fits(summary: xr.Dataset, raw: xr.Dataset, deadline: Deadline | None) -> None:
     """Laws, cycles and outliers: of all cells where they are few, else of a random sample and those shown."""
     spots = _spots(summary["n"].values > 0)
     shown = list(shown_cells(summary).values())
@@ -84,8 +86,12 @@ def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
     if len(spots) > most:
         drawn = np.random.default_rng(0).choice(len(spots), most, replace=False)
         chosen = sorted({*(spots[k] for k in drawn), *shown})
-    _put_cells(summary, cells.fit(raw, chosen, set(shown)), cells.COSTLY)
-    summary.attrs.update(fitted_cells=len(chosen), measured_cells=len(spots))
+    # Those shown first, then as drawn: when time is over, those done stand for all.
+    mixed = [chosen[k] for k in np.random.default_rng(0).permutation(len(chosen))]
+    order = [*dict.fromkeys(shown), *(spot for spot in mixed if spot not in shown)]
+    values, done = cells.fit(raw, order, set(shown), deadline)
+    _put_cells(summary, values, cells.COSTLY)
+    summary.attrs.update(fitted_cells=done, measured_cells=len(spots))
 
 
 def _spots(chosen: np.ndarray) -> list[cells.Spot]:

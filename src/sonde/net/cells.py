@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError
 from sonde.net import periodicity
 from sonde.net.periodicity import Cycle
@@ -250,21 +251,30 @@ MOST_SAMPLES_FITTED = 1000
 LEVEL = 0.01
 
 
-def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -> dict[str, np.ndarray]:
+def fit(
+    raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = (), deadline: Deadline | None = None
+) -> tuple[dict[str, np.ndarray], int]:
     """The statistics of COSTLY for chosen cells, NaN (0 for regimes) elsewhere.
 
     Parameters
     ----------
-    raw : /raw of net/1; spots : cells to look at; with_p : those whose lognormal gets a p, too
+    raw : /raw of net/1; spots : cells to look at, in this order; with_p : those whose lognormal gets a p, too
+    deadline : by which it ends, with the cells that it has
 
     Returns
     -------
-    Arrays (src, dst, size) by name. A period is in s; where a cell's samples have no times, in samples.
+    Arrays (src, dst, size) by name, and how many cells were looked at. A period is in s; where a cell's samples have no
+    times, in samples.
     """
     shape = tuple(raw.sizes[d] for d in SERIES[:3])
     out = {name: np.full(shape, np.nan) for name in COSTLY}
     out["regimes"] = np.zeros(shape, np.int32)
-    for spot in spots:
+    limit = deadline or Deadline()
+    pieces = limit.pieces()
+    for done, spot in enumerate(spots):
+        if not pieces.fits():
+            limit.leave_out("laws and cycles of cells", done, len(spots))
+            return out, done
         series = series_of(raw, spot)
         if len(series) < 2:
             continue
@@ -284,7 +294,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
         medians, _ = epoch_levels(series)
         out["regimes"][spot] = 1 + len(stats.change_points(medians, LEVEL, 3)) if len(medians) >= 6 else 0
         out["homogeneous_p"][spot] = periodicity.homogeneity(windows(series), permutations=199).p
-    return out
+    return out, len(spots)
 
 
 def strongest_cycle(series: Series) -> Cycle:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats as sps
 
 from sonde.core.comparison import LEAST_ERROR
+from sonde.core.stats import false_discovery
 from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, Pairs, shrunk_errors
 
 # Below this many links a class has no spread of its own and borrows that of all classes.
@@ -167,7 +168,7 @@ def slow_links(
     columns, scale = _centred_and_scaled(pairs, columns, errors, classes, fit.widen)
     p_each = _upper_tail(columns / scale, classes)
     p = _cauchy(p_each)
-    q = _false_discovery(p)
+    q = false_discovery(p)
     links = _named(pairs, cuts, columns, scale, p_each, p, q, expected, alpha, least)
     causes, links = _by_cause(links, pairs)
     tests = max(int(np.isfinite(p).sum()), 1)
@@ -274,7 +275,7 @@ def after_retest(
         scale[i] = np.sqrt(spread**2 + np.nan_to_num(errors[i]) ** 2)
     p_each = _upper_tail(columns / scale, classes, rows)
     p = _cauchy(p_each)
-    q = _false_discovery(p, int(np.isfinite(first.p).sum()))
+    q = false_discovery(p, int(np.isfinite(first.p).sum()))
     expected = np.exp(log_expected[rows][:, mine] + shift)
     links = _named(fresh_pairs, cuts, columns, scale, p_each, p, q, expected, first.alpha, first.least)
     return LinkTest(
@@ -498,18 +499,6 @@ def _cauchy(p: np.ndarray) -> np.ndarray:
     return np.where(count > 0, combined, np.nan)
 
 
-def _false_discovery(p: np.ndarray, of: int = 0) -> np.ndarray:
-    """q of p, NaN left out; tests beyond len(p), up to `of`, count with p = 1."""
-    tested = np.isfinite(p)
-    q = np.full(len(p), np.nan)
-    if tested.any():
-        others = np.ones(max(of - int(tested.sum()), 0))
-        q[tested] = sps.false_discovery_control(np.concatenate([p[tested], others]), method="bh")[
-            : tested.sum()
-        ]
-    return q
-
-
 def _over_sizes(ratio: np.ndarray) -> np.ndarray:
     """Largest log ratio of each link over sizes; -inf where there is none."""
     with np.errstate(invalid="ignore"):
@@ -578,7 +567,7 @@ def _slow_ranks(
     p_each = sps.t.sf(columns / spread, together)
     p_each = np.where(np.isfinite(columns), p_each, np.nan)
     p = _cauchy(p_each)
-    q = _false_discovery(p)
+    q = false_discovery(p)
     found = []
     for i in np.flatnonzero(np.isfinite(q) & (q <= alpha)):
         at = _widest(p_each[i])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import seal
+from sonde.core.deadline import within
 from sonde.core.errors import Interrupted, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.launch import session
@@ -67,6 +68,7 @@ class Request:
             command=self.command,
             seed=plan.seed,
             time_s=self.left_s,
+            deadline=within(self.budget_s, self.began),
             timeout_s=self.timeout_s,
             attrs={"pairing": plan.pairing, **plan.labels, **_fitted(plan, self.budget_s)},
             warnings=plan.warnings(),

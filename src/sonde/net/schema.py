@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 NAME = "net/1"
 
@@ -324,11 +325,11 @@ class NetSchema:
         for batch in _batches(layout, index):
             yield from _place_batch(plan, layout, file, part, index, batch)
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.net.analyse.analyse`."""
         from sonde.net.analyse import analyse
 
-        return analyse(raw)
+        return analyse(raw, deadline)
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one. See `validate`."""

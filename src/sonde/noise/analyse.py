@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.deadline import Deadline
 from sonde.core.described import optional
 from sonde.noise import judge
 from sonde.noise.histogram import quantiles
@@ -30,6 +31,9 @@ LATE_CELLS = 0.75  # to either side of the wake-up that was found, where late ra
 LATE_BLOCKS = 0.5  # a rank is named when it was late in this share of blocks,
 NAMED_SHARE = 0.6  # and in this share of what all ranks were late in
 MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
+# Where time is short: the fewest simulated runs; and about how many steps of a search need all of theirs.
+MDE_LEAST_RUNS, MDE_STEPS = 10, 4
+SEARCH = "steps of the search for the shortest burst that would have been found"
 SECONDS, NUMBER = {"units": "s"}, {"units": "1"}
 
 
@@ -69,12 +73,13 @@ class Wake:
         return np.mod(phase + self.before, 1.0) <= self.before + self.after
 
 
-def analyse(raw: xr.Dataset) -> xr.Dataset:
+def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
     """Everything a noise run says.
 
     Parameters
     ----------
     raw : /raw as `sonde.noise.blocks` lays it out; its attrs hold the root attributes
+    deadline : by which it ends: the verdict first, then what would have been found, from coarse to fine
 
     Returns
     -------
@@ -86,7 +91,11 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     rounds = [int(r) for r in np.atleast_1d(attrs["rounds"])]
     data: dict[str, Any] = {}
     known: dict[float, dict[str, float]] = {}
-    rows = [one(raw, numbers, variant, rounds, known) for variant in range(1, len(names))]
+    time = deadline or Deadline()
+    rows = [
+        one(raw, numbers, variant, rounds, known, time.part(1 / (len(names) - variant)))
+        for variant in range(1, len(names))
+    ]
     for key in rows[0] if rows else ():
         dims = ("variant", *DIMS.get(key, ()))
         data[key] = (dims, np.array([row[key] for row in rows]), _attrs(key))
@@ -222,6 +231,12 @@ TEXTS = {
     "window_after": ("1", "time after it that counts, share of the period"),
     "mde": ("1", "shortest burst a period, as a share of it, that this run would have found with power 0.9"),
     "mde_period": ("s", "period of the bursts for which mde holds"),
+    "mde_searched": (
+        "1",
+        "share of the search for mde that --budget had time for; below 1 shorter bursts may be found, too",
+    ),
+    "mde_runs": ("1", "simulated runs behind each step of that search, fewer where --budget is short"),
+    "permutations": ("1", "permutations behind p at the last look"),
     "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: none, or several"),
     "late_share": ("1", "share of blocks in which a rank was late at the wake-up, on less off"),
     "late_known": ("1", "share of blocks in which some rank was"),
@@ -266,12 +281,18 @@ def _attrs(key: str) -> dict[str, str]:
 
 
 def one(
-    raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int], known: dict[float, dict[str, float]]
+    raw: xr.Dataset,
+    numbers: Numbers,
+    variant: int,
+    rounds: list[int],
+    known: dict[float, dict[str, float]],
+    deadline: Deadline,
 ) -> dict[str, Any]:
     """What is to say about one variant against off.
 
     known: what is detectable, by period. It comes from blocks without an agent alone, so variants share it.
     """
+    name = str(np.atleast_1d(raw["variant_name"].values)[variant])
     attrs = raw.attrs
     seed, alpha = int(attrs["seed"]), float(attrs["alpha"])
     periods = [float(p) for p in np.atleast_1d(attrs["periods_s"])] if np.size(attrs["periods_s"]) else []
@@ -296,7 +317,9 @@ def one(
     whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
     both = judge.blocks_of(raw, variant)
     seen: list[judge.Look] = []
+    began_s = deadline.clock()
     if ends:
+        recorded = recorded_looks(raw, ends, permutations, again=deadline.never)
         seen = judge.looks(
             both.where(np.isin(both.number, planned)),
             ends,
@@ -305,7 +328,12 @@ def one(
             fold_weight=weight,
             permutations=permutations,
             seed=seed,
+            deadline=deadline,
+            known=recorded,
         )
+        if 0 < seen[-1].permutations < permutations:
+            deadline.leave_out(f"permutations of the test of {name}", seen[-1].permutations, permutations)
+    looks_s = max(deadline.clock() - began_s, look_costs_s(raw))
     times = _end_times(raw, numbers, planned, ends)
     detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)
     last = seen[detecting if detecting is not None else -1] if seen else None
@@ -320,6 +348,7 @@ def one(
         "phase": last.phase_s if last else 0.0,
         "from_resume": int(last.from_resume) if last else 0,
         "feature": last.feature if last else 0,
+        "permutations": last.permutations if last else 0,
     }
     windowed = bool(
         last
@@ -349,6 +378,8 @@ def one(
             weight,
             seed,
             float(np.nanmin(raw["stall_threshold"].values)),
+            deadline,
+            looks_s / permutations,
         )
     row |= known[period]
     row |= late(raw, numbers, variant, wake)
@@ -358,6 +389,35 @@ def one(
     row |= duty(raw, numbers, variant)
     row |= fold(raw, numbers, variant, wake or Wake(period, 0.0, False))
     return row
+
+
+def recorded_looks(raw: xr.Dataset, ends: list[int], permutations: int, *, again: bool) -> list[judge.Look]:
+    """The first of the looks after `ends` blocks that need not be repeated, as the run itself recorded them.
+
+    again: those that had all permutations are repeated all the same, from the blocks: the judge is the same code,
+    and comes to the same. One that the run ended early had what time it had, and stands.
+    """
+    if "look_blocks" not in raw or not _sequential(raw.attrs):
+        return []
+    column = {f.name: np.atleast_1d(raw[f"look_{f.name.removesuffix('_s')}"].values)
+              for f in fields(judge.Look) if f.name != "permutations"}  # fmt: skip
+    drawn = np.atleast_1d(raw["look_permutations"].values) if "look_permutations" in raw else np.full(0, -1)
+    out: list[judge.Look] = []
+    whole = 0
+    for k, end in enumerate(ends[: column["blocks"].size]):
+        if int(column["blocks"][k]) != end or not np.isfinite(column["p_so_far"][k]):
+            break
+        count = int(drawn[k]) if k < drawn.size and drawn[k] > 0 else permutations
+        values = {name: values[k].item() for name, values in column.items()}
+        out.append(judge.Look(**values, permutations=count))
+        if count < permutations:
+            whole = k + 1
+    return out[:whole] if again else out
+
+
+def look_costs_s(raw: xr.Dataset) -> float:
+    """What the run's own looks took together, s: the same work on the same machine."""
+    return float(np.nansum(raw["look_cost"].values)) if "look_cost" in raw else 0.0
 
 
 def _own_period(attrs: dict[str, Any], variant: int) -> float:
@@ -587,12 +647,15 @@ def detectable(
     weight: float,
     seed: int,
     shortest_s: float,
+    deadline: Deadline,
+    permutation_s: float,
 ) -> dict[str, float]:
     """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks.
 
-    design: None where no look was ever taken; nothing would have been found.
+    design: None where no look was ever taken; nothing would have been found. permutation_s: what one permutation of all
+    looks took here, s: a simulated run takes as many looks.
     """
-    out = {"mde": math.nan, "mde_period": period_s}
+    out = {"mde": math.nan, "mde_period": period_s, "mde_searched": 1.0, "mde_runs": float(MDE_RUNS)}
     clean = np.count_nonzero(blocks.on == 0)
     if (
         design is None
@@ -603,7 +666,13 @@ def detectable(
         return out
     # As few as still let the poorest look speak: what a simulated run needs, not what a verdict does.
     least = design.alpha * min(design.spend) * max(weight, 1 - weight)
-    burst = judge.detectable_burst_s(
+    permutations = max(MDE_PERMUTATIONS, math.ceil(1.5 / least))
+    run_s = permutations * permutation_s
+    if (
+        not deadline.never and run_s > 0
+    ):  # a coarse answer about all bursts, rather than a fine one about long ones
+        out["mde_runs"] = min(MDE_RUNS, max(MDE_LEAST_RUNS, int(deadline.left_s() / (run_s * MDE_STEPS))))
+    search = judge.detectable_burst(
         blocks,
         design,
         period_s,
@@ -611,13 +680,23 @@ def detectable(
         periods,
         wanted=MDE_POWER,
         fold_weight=weight,
-        permutations=max(MDE_PERMUTATIONS, math.ceil(1.5 / least)),
+        permutations=permutations,
         seed=seed,
-        runs=MDE_RUNS,
+        runs=int(out["mde_runs"]),
+        deadline=deadline,
+        run_s=run_s,
     )
-    if burst is not None:
-        out["mde"] = burst / period_s
+    out["mde_searched"] = searched(search, deadline)
+    if search.burst_s is not None:
+        out["mde"] = search.burst_s / period_s
     return out
+
+
+def searched(search: judge.Search, deadline: Deadline) -> float:
+    """The share of a search that was done; what is missing is reported to the deadline."""
+    if search.done < search.steps:
+        deadline.leave_out(SEARCH, search.done, search.steps)
+    return search.done / search.steps if search.steps else 1.0
 
 
 def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> dict[str, Any]:

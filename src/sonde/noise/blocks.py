@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
+from sonde.core.deadline import Deadline
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
@@ -144,6 +145,7 @@ LOOKS: dict[str, Described] = {
     "look_feature": _of(_LOOK, "1", "number that was ranked; -1 not known", "<i4"),
     "look_p_so_far": _of(_LOOK, "1", "what the run may claim so far: min of p / spend"),
     "look_cost": _of(_LOOK, "s", "time the test took"),
+    "look_permutations": _of(_LOOK, "1", "permutations behind p; -1 not known", "<i4"),
 }
 
 PLACE: dict[str, Described] = {
@@ -329,13 +331,15 @@ class RunSchema:
             yield from _place_shared(layout)
         yield from _place_rank(layout, file, rank)
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.noise.analyse.analyse`, and what studies add to it."""
         from sonde.noise import studies
         from sonde.noise.analyse import analyse
 
-        summary = analyse(raw)
-        return studies.add(raw, summary) if raw.attrs.get("study") in studies.STUDIES else summary
+        if raw.attrs.get("study") not in studies.STUDIES:
+            return analyse(raw, deadline)
+        limit = deadline or Deadline()
+        return studies.add(raw, analyse(raw, limit.part(0.5)), limit)
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one. See `validate`."""

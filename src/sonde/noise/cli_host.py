@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sonde.core.deadline import left_of, within
 from sonde.core.options import CPUS, Duration, common, settings
 from sonde.core.outcome import Outcome
 from sonde.noise import saved
@@ -66,14 +67,14 @@ def host(
     view = run_host.View(cpus or None, method, threshold_s)
     run_host.check(view)
     out = run_programs.output_path(output)
-    duration_s = 10.0 if budget_s is None else run_programs.left_of(budget_s, began)
+    duration_s = 10.0 if budget_s is None else left_of(budget_s, began)
     gone = replaced(out)
     if dry_run:
         outcome = _dry(view, out, duration_s)
         outcome.warnings = [*gone, *outcome.warnings]
         return outcome
     bar = settings().bar("noise host", duration_s)
-    measured = run_host.run(view, out, ("sonde", *sys.argv[1:]), duration_s, bar)
+    measured = run_host.run(view, out, ("sonde", *sys.argv[1:]), duration_s, bar, within(budget_s, began))
     outcome = told_by(measured.file.path, "host")
     outcome.warnings = [*gone, *outcome.warnings]
     return saved.end(outcome, measured)

@@ -225,12 +225,12 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 def _would_find(row: xr.Dataset) -> Fact:
     mde = float(row["mde"])
     if not math.isfinite(mde):
+        if verdict.searched(row) < 1:
+            return Fact("would have found", "not known", "--budget was over before it was")
         return Fact("would have found", "nothing", "no burst up to half a period")
-    return Fact(
-        "would have found",
-        format_share(mde),
-        f"in bursts each {format_duration(float(row['mde_period']))}, power 90 %",
-    )
+    each = format_duration(float(row["mde_period"]))
+    shorter = "; perhaps shorter ones: --budget was over" if verdict.searched(row) < 1 else ""
+    return Fact("would have found", format_share(mde), f"in bursts each {each}, power 90 %{shorter}")
 
 
 def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:

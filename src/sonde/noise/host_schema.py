@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 _CHUNK = 65536
 _DIM = {"detour": "detour", "fwq": "quantum", "window": "window"}
@@ -146,7 +147,7 @@ class HostSchema:
             for name, (key, *_) in CPU.items():
                 yield name, (slice(row, row + 1),), np.array([float(file.header.get(key, np.nan))])
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `host.analyse`."""
         from sonde.noise.host import analyse
 

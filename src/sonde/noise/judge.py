@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
+    from sonde.core.deadline import Deadline
+
 LEVELS = (0.5, 0.9, 0.99, 0.999)
 """Quantiles of the iteration that blocks are ranked by, besides their stalls."""
 
@@ -135,6 +137,7 @@ class TestResult:
     phase_s: float
     from_resume: bool  # the phase counts from the moment the agent was let go
     feature: int
+    permutations: int  # behind p
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,19 @@ class Design:
             raise UsageError(
                 "noise.bad_alpha", f"alpha is {self.alpha}; allowed is above 0 and below 1", "--alpha 0.01"
             )
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search from coarse to fine for the shortest burst that is found.
+
+    burst_s: the shortest so far, to about 10 % after all `steps`; ended after `done` of them it errs on the long side.
+    None: not even the longest is found, or `done` is 0.
+    """
+
+    burst_s: float | None
+    done: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -323,14 +339,19 @@ def looks(
     fold_weight: float = 0.8,
     permutations: int = 1999,
     seed: int = 1,
+    deadline: Deadline | None = None,
+    known: Sequence[Look] = (),
 ) -> list[Look]:
     """What a run would have said after each of its segments.
+
+    By the deadline a look is ended with the permutations that it has: its p is as valid, and cannot be as small.
 
     Parameters
     ----------
     ends : numbers of blocks, rising; each at most len(blocks)
     spend : share of alpha for each look, together at most 1; looks beyond it decide nothing
     periods_s, fold_weight, permutations, seed : as for `test`
+    known : the first looks, which are not repeated
 
     Raises
     ------
@@ -345,8 +366,11 @@ def looks(
         )
     _check_spend(spend)
     options = _options(periods_s, fold_weight, permutations, seed)
-    rows = blocks.native.looks(wanted, [float(s) for s in spend], *options)
-    return [Look(blocks=end, **row) for end, row in zip(wanted, rows)]
+    rest = wanted[len(known) :]
+    over = None if deadline is None or deadline.never else deadline.pieces().fits
+    before = known[-1].p_so_far if known else 1.0
+    rows = blocks.native.looks(rest, [float(s) for s in spend], *options, over, len(known), before)
+    return [*known, *(Look(blocks=end, **row) for end, row in zip(rest, rows))]
 
 
 def power(
@@ -390,7 +414,7 @@ def power(
     return Power(share, tuple(needed))
 
 
-def detectable_burst_s(
+def detectable_burst(
     blocks: Blocks,
     design: Design,
     period_s: float,
@@ -402,10 +426,12 @@ def detectable_burst_s(
     permutations: int = 999,
     seed: int = 1,
     runs: int = 100,
-) -> float | None:
-    """The shortest burst a period that a run of the design finds with power `wanted`, in s, to about 10 %.
+    deadline: Deadline | None = None,
+    run_s: float = 0.0,
+) -> Search:
+    """A search, by the deadline, for the shortest burst a period that a run of the design finds with power `wanted`.
 
-    None when not even half a period is found. Parameters and errors as for `power`; shortest_s above 0;
+    run_s: forecast of a simulated run, s. Other parameters and errors as for `power`; shortest_s above 0;
     noise.bad_power where `wanted` is not in (0, 1].
     """
     clean, options = _simulated(
@@ -413,10 +439,13 @@ def detectable_burst_s(
     )
     if not 0 < wanted <= 1:
         raise UsageError("noise.bad_power", f"a power of {wanted} is asked for; allowed is above 0, to 1", "")
-    found = clean.native.detectable_burst_s(
-        list(design.rounds), list(design.spend), design.alpha, period_s, shortest_s, *options, wanted, runs
+    over = None if deadline is None or deadline.never else deadline.pieces(run_s).fits
+    rounds, spend = list(design.rounds), list(design.spend)
+    return Search(
+        *clean.native.detectable_burst(
+            rounds, spend, design.alpha, period_s, shortest_s, *options, wanted, runs, over
+        )
     )
-    return None if found is None else float(found)
 
 
 def _simulated(

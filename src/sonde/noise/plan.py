@@ -30,8 +30,12 @@ RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command
 
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
-# Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis; per block, toggling it.
+# Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis, which ends by the deadline
+# with what it has; per block, toggling it.
 START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
+# Where the period is not known: the last look at many periods, which comes when the last block is over, and which
+# native/noise/detector/run.cpp ends after a twentieth of the budget; and the search for what would have been found.
+SCAN_SHARE = 0.15
 
 
 def level_text(share: float) -> str:
@@ -261,16 +265,36 @@ def looks(pairs: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return rounds, (FIRST_SPEND, *[rest] * (len(at) - 1))
 
 
-def affordable_pairs(budget_s: float, block_s: float, settle_s: float = SETTLE_S, variants: int = 2) -> int:
+def end_s(budget_s: float, scanning: bool) -> float:
+    """Of a budget, what is needed after the last block, s. scanning: many periods are folded at, as none is known."""
+    return END_S + (END_SHARE + SCAN_SHARE * scanning) * budget_s
+
+
+def affordable_pairs(
+    budget_s: float,
+    block_s: float,
+    settle_s: float = SETTLE_S,
+    variants: int = 2,
+    scanning: bool = False,
+    spent_s: float = 0.0,
+) -> int:
     """Pairs (rounds, where there are more variants) of blocks that a budget has time for; may be 0."""
-    left = budget_s - START_S - END_S - END_SHARE * budget_s
+    left = budget_s - spent_s - START_S - end_s(budget_s, scanning)
     # needed_budget() of so many has time for them, whatever both round.
     return max(0, math.floor(left / (variants * pitch(block_s, settle_s)) + 1e-9))
 
 
-def needed_budget(pairs: int, block_s: float, settle_s: float = SETTLE_S, variants: int = 2) -> float:
+def needed_budget(
+    pairs: int,
+    block_s: float,
+    settle_s: float = SETTLE_S,
+    variants: int = 2,
+    scanning: bool = False,
+    spent_s: float = 0.0,
+) -> float:
     """The budget that has time for so many pairs, s."""
-    return (pairs * variants * pitch(block_s, settle_s) + START_S + END_S) / (1 - END_SHARE)
+    used = pairs * variants * pitch(block_s, settle_s) + spent_s + START_S + END_S
+    return used / (1 - END_SHARE - SCAN_SHARE * scanning)
 
 
 def design_for(
@@ -294,9 +318,10 @@ def design_for(
     """
     block_s = block_s or block_length(period_s)
     count = sum(shares)
-    pairs = affordable_pairs(budget_s - spent_s, block_s, settle_s, count)
+    scanning = period_s <= 0
+    pairs = affordable_pairs(budget_s, block_s, settle_s, count, scanning, spent_s)
     if pairs < LEAST_PAIRS:
-        needed = math.ceil(needed_budget(LEAST_PAIRS, block_s, settle_s, count) + spent_s)
+        needed = math.ceil(needed_budget(LEAST_PAIRS, block_s, settle_s, count, scanning, spent_s))
         raise UsageError(
             "noise.budget_too_short",
             f"{format_duration(budget_s)} have time for {pairs} of the {LEAST_PAIRS} rounds that a verdict needs at "

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from sonde.core.deadline import within
 from sonde.core.errors import UsageError, Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
@@ -19,14 +20,13 @@ from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import Start
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import (
-    END_S,
-    END_SHARE,
     LEAST_PAIRS,
     OFF,
     Plan,
     Variant,
     block_length,
     design_for,
+    end_s,
     needed_budget,
 )
 from sonde.noise.schema import SCHEMA
@@ -67,6 +67,7 @@ class Request:
             command=self.command,
             seed=plan.seed,
             time_s=self.left_s,
+            deadline=within(self.budget_s, self.began),
             timeout_s=self.timeout_s + plan.design.block_s,
             attrs=plan.attrs(),
             warnings=plan.warnings(),
@@ -76,8 +77,8 @@ class Request:
         """Time that measuring may take from now on; 0: no limit."""
         if self.budget_s is None:
             return 0.0
-        kept = END_S + END_SHARE * self.budget_s
-        return max(0.2, self.budget_s - (time.monotonic() - self.began) - kept)
+        rest = end_s(self.budget_s, scanning=len(self.plan.design.periods_s) > 1)
+        return max(0.2, self.budget_s - (time.monotonic() - self.began) - rest)
 
 
 class Listener(session.Listener):

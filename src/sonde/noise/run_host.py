@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonde.core.deadline import Deadline
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.events import Event, Progress, Reader
 from sonde.noise.run_osnoise import Osnoise
@@ -83,9 +84,10 @@ def run(
     words: tuple[str, ...],
     duration_s: float,
     progress: Progress,
+    deadline: Deadline,
     tracing: Osnoise | None = None,
 ) -> Measured:
-    """Measures for duration_s, and saves what was seen with who else ran.
+    """Measures for duration_s, and saves what was seen with who else ran by the deadline.
 
     Raises
     ------
@@ -119,6 +121,7 @@ def run(
         seed=0,
         hosts=(socket.gethostname(),),
         duration_s=duration_s,
+        deadline=deadline,
     )
     try:
         return measure(request, lambda run_dir, _: command(view, run_dir, duration_s), progress, after)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core import hostlist, provenance, seal
+from sonde.core.deadline import Deadline
 from sonde.core.errors import (
     EnvironmentFailure,
     SondeError,
@@ -42,7 +42,8 @@ class Request:
     """What to run, into which dataset.
 
     plan: for the schema, `kind` at least. attrs: root attributes beside those of every dataset. command: what
-    the user typed. duration_s: how long programs work by themselves; None: until interrupted.
+    the user typed. duration_s: how long programs work by themselves; None: until interrupted. deadline: when all of it
+    is over.
     """
 
     programs: tuple[Program, ...]
@@ -54,6 +55,7 @@ class Request:
     hosts: tuple[str, ...]
     duration_s: float | None
     warnings: tuple[Warning, ...] = ()
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass
@@ -168,6 +170,7 @@ def measure(
                 warnings=team.warnings,
                 held=held,
                 progress=asked.leave,
+                deadline=request.deadline,
             )
         if error is not None and not Path(error.log).is_file():
             without_log(error)  # the folder went when the dataset was whole
@@ -272,8 +275,3 @@ def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
         "the time was over before anything was recorded; no file is left",
         "give it more time, two periods of a source at least",
     )
-
-
-def left_of(budget_s: float, began: float, reserve_s: float = 1.0) -> float:
-    """Time that programs may work, s, when a command may take budget_s since `began` (time.monotonic)."""
-    return max(0.2, budget_s - (time.monotonic() - began) - min(reserve_s, budget_s / 4))

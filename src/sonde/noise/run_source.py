@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonde.core.deadline import left_of, within
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.events import Event, Progress, Reader
 from sonde.core.launch import Launcher, launcher
-from sonde.noise.run_programs import Measured, Program, Request, left_of, measure, program
+from sonde.noise.run_programs import Measured, Program, Request, measure, program
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def run(
     """
     import socket
 
-    works_s = duration(budget_s, duration_s, time.monotonic() if began is None else began)
+    since = time.monotonic() if began is None else began
+    works_s = duration(budget_s, duration_s, since)
     names = [host.partition(":")[0] for host in hosts]
     request = Request(
         programs=tuple(Program(host) for host in hosts) or (Program(""),),
@@ -134,6 +136,7 @@ def run(
         seed=source.seed,
         hosts=tuple(hosts),
         duration_s=works_s,
+        deadline=within(budget_s, since),
     )
     return measure(
         request, lambda run_dir, one: command(source, start, one.label, run_dir, works_s), progress

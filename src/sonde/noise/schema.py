@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 NAME = "noise/1"
 # Tables of /summary that say most, by kind: a run without an agent has no variants.
@@ -72,8 +73,8 @@ class NoiseSchema:
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
         return kind_schema(str(plan.get("kind"))).place(plan, layout, file, part)
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
-        return kind_schema(str(raw.attrs.get("kind"))).analyse(raw)
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
+        return kind_schema(str(raw.attrs.get("kind"))).analyse(raw, deadline)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""

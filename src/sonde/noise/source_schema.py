@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 _CHUNK = 65536  # bursts
 
@@ -146,7 +147,7 @@ class SourceSchema:
         rows: dict[str, int] = layout.__dict__.setdefault("rows", {})
         return rows.setdefault(file.path.name, len(rows))
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `analyse`."""
         return analyse(raw)
 

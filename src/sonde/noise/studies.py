@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.deadline import Deadline
 from sonde.core.errors import UsageError
 from sonde.core.units import format_duration
 from sonde.noise import judge
@@ -29,6 +30,7 @@ from sonde.noise.analyse import (
     Numbers,
     differences,
     numbers_of,
+    searched,
     source_moments,
 )
 from sonde.noise.plan import LEAST_PAIRS, Design, affordable_pairs, block_length, design_for, needed_budget
@@ -93,27 +95,29 @@ def clean_design(budget_s: float, groups: int, block_s: float | None = None) -> 
     return Design((each,) * groups, (1.0,), length_s)
 
 
-def add(raw: xr.Dataset, summary: xr.Dataset) -> xr.Dataset:
+def add(raw: xr.Dataset, summary: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
     """What a study says besides what every run says.
 
     Parameters
     ----------
     raw : /raw; its attribute `study` is one of STUDIES
     summary : `analyse.analyse(raw)`
+    deadline : by which it ends
 
     Returns
     -------
     The summary with more variables: of a sensitivity `alone_…` (variant), of a stability `group_…` (group).
     """
     study, numbers = str(raw.attrs["study"]), numbers_of(raw)
+    time, variants = deadline or Deadline(), summary.sizes.get("variant", 0)
     summary.attrs["pitch_s"] = pitch_of(numbers)
     if study == "sensitivity":
-        rows = [alone(raw, numbers, variant) for variant in range(1, summary.sizes["variant"] + 1)]
+        rows = [alone(raw, numbers, k, time.part(1 / (variants + 1 - k))) for k in range(1, variants + 1)]
         for name, (units, text) in ALONE.items():
             values = np.array([row[name] for row in rows])
             summary[name] = (("variant",), values, {"units": units, "long_name": text})
     if study == "stability":
-        summary = summary.assign(steadiness(raw, numbers))
+        summary = summary.assign(steadiness(raw, numbers, time))
     return summary
 
 
@@ -141,7 +145,9 @@ ALONE = {
 }
 
 
-def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
+def alone(
+    raw: xr.Dataset, numbers: Numbers, variant: int, deadline: Deadline | None = None
+) -> dict[str, float]:
     """What a run of one level alone would have said, and when.
 
     In the run that was, all levels share its off blocks, and a block of one level waits for those of the others. A
@@ -159,7 +165,8 @@ def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
 
     Returns
     -------
-    Values of ALONE. A segment that was cut short gives as many pairs as every hand can have.
+    Values of ALONE. A segment that was cut short gives as many pairs as every hand can have. After the deadline no
+    further hand is judged, and the first one has fewer permutations.
     """
     attrs = raw.attrs
     hands = max(1, int(np.atleast_1d(attrs["shares"])[0]))
@@ -184,7 +191,13 @@ def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
     if not ends:
         return out
     found: dict[str, list[float]] = {name: [] for name in ALONE if name != "alone_limit"}
-    for blocks in chosen:
+    time = deadline or Deadline()
+    pieces = time.pieces()
+    for hand, blocks in enumerate(chosen):
+        if not pieces.fits() and hand:
+            name = str(np.atleast_1d(raw["variant_name"].values)[variant])
+            time.leave_out(f"runs of {name} alone", hand, len(chosen))
+            break
         looks = judge.looks(
             both.where(np.isin(both.number, blocks)),
             ends,
@@ -193,6 +206,7 @@ def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
             fold_weight=float(attrs["fold_weight"]),
             permutations=int(attrs["permutations"]),
             seed=seed,
+            deadline=time,
         )
         first = next((look.blocks for look in looks if look.p_so_far <= alpha), None)
         order = np.array([k for k in blocks if math.isfinite(numbers.mean[k])])
@@ -207,7 +221,7 @@ def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
     return out
 
 
-def steadiness(raw: xr.Dataset, numbers: Numbers) -> dict[str, Any]:
+def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[str, Any]:
     """How alike clean blocks are: of each group (segment) and of all.
 
     Kruskal-Wallis over groups asks whether their levels differ; change points of all blocks in their order say where.
@@ -240,6 +254,7 @@ def steadiness(raw: xr.Dataset, numbers: Numbers) -> dict[str, Any]:
         name: (("group",), column, {**units, "long_name": text})
         for (name, units, text), column in zip(texts, columns)
     }
+    search = clean_search(raw, deadline)
     single = {
         "groups_p": (p, "p that groups are alike (Kruskal-Wallis)"),
         "autocorrelation": (
@@ -248,8 +263,12 @@ def steadiness(raw: xr.Dataset, numbers: Numbers) -> dict[str, Any]:
         ),
         "effective": (stats.effective_samples(y), "independent blocks that would know the mean as well"),
         "clean_mde": (
-            clean_mde(raw),
+            math.nan if search is None or search.burst_s is None else search.burst_s / STANDARD_PERIOD_S,
             "shortest burst each second, as a share, that a run of 60 s would find with power 0.9",
+        ),
+        "clean_mde_searched": (
+            1.0 if search is None else searched(search, deadline),
+            "share of the search for clean_mde that --budget had time for; below 1 it errs on the long side",
         ),
     }
     for name, (value, text) in single.items():
@@ -258,16 +277,16 @@ def steadiness(raw: xr.Dataset, numbers: Numbers) -> dict[str, Any]:
     return out
 
 
-def clean_mde(raw: xr.Dataset) -> float:
-    """What `sonde noise run --budget 60s` would find here, from clean blocks alone; NaN where it cannot be told."""
+def clean_search(raw: xr.Dataset, deadline: Deadline) -> judge.Search | None:
+    """What `sonde noise run --budget 60s` would find here, from clean blocks alone; None where they do not show it."""
     clean = judge.blocks_of(raw, None)
     shortest_s = float(np.nanmin(np.asarray(raw["stall_threshold"].values)))
     if len(clean) < LEAST_PAIRS or not shortest_s > 0:
-        return math.nan
+        return None
     if float(np.median(clean.length_s)) < STANDARD_PERIOD_S - 1e-2:
-        return math.nan
+        return None
     design, weight = standard_design()
-    burst = judge.detectable_burst_s(
+    return judge.detectable_burst(
         clean,
         design,
         STANDARD_PERIOD_S,
@@ -277,8 +296,8 @@ def clean_mde(raw: xr.Dataset) -> float:
         permutations=STANDARD_PERMUTATIONS,
         seed=int(raw.attrs["seed"]),
         runs=MDE_RUNS,
+        deadline=deadline,
     )
-    return math.nan if burst is None else burst / STANDARD_PERIOD_S
 
 
 # ---- sweeps: which of two ways costs more ---------------------------------------------------------

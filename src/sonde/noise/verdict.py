@@ -82,9 +82,21 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
     told_p = f"p = {p:.2g}" if p < 0.1 else f"p = {min(p, 1):.2f}"
     mde = float(row["mde"])
     if not int(row["detected"]):
+        short = searched(row) < 1  # of time
+        if not math.isfinite(mde) and short:
+            return (
+                f"{name}: no verdict; nothing was detected ({told_p}), and --budget was over before it was known which "
+                "bursts would have been found."
+            )
         if not math.isfinite(mde):
             return f"{name}: no verdict; this run was too short, or too noisy, to find any burst up to half a period."
         each = format_duration(float(row["mde_period"]))
+        if mde > matters and short:
+            return (
+                f"{name}: no verdict; nothing was detected ({told_p}); bursts of {format_share(mde)} of each {each} "
+                f"would have been found, {format_share(matters)} matters, and --budget was over before shorter ones "
+                "were looked for."
+            )
         if mde > matters:
             return (
                 f"{name}: no verdict; nothing was detected ({told_p}), but of bursts each {each} only those of "
@@ -103,6 +115,11 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
         "unsettled": f"whether it reaches the {format_share(matters)} that matters is not settled",
     }[material(row, matters)]
     return f"{name}: detected after {format_duration(float(row['detected_s']))} ({told_p}); {size}: {worth}."
+
+
+def searched(row: xr.Dataset) -> float:
+    """The share of the search for the shortest burst that would have been found, for which there was time."""
+    return float(row["mde_searched"]) if "mde_searched" in row else 1.0
 
 
 def sentence(summary: xr.Dataset) -> str:
@@ -429,7 +446,7 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         ("  lost in stalls", f"{_share(row, 'stalls')} of the time, 95 %: {_interval(row, 'stalls')}"),
         ("  typical iteration", f"{_share(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
         ("would find", f"bursts of {_share(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
-         "with power 90 %"),
+         "with power 90 %" + (", or shorter ones: the search was ended by --budget" if searched(row) < 1 else "")),
     ]  # fmt: skip
     if int(row["detected"]):
         rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
@@ -508,6 +525,7 @@ def _values(row: xr.Dataset, summary: xr.Dataset) -> dict[str, Any]:
         "ci_pct": [_finite(100 * float(row["slowdown_low"])), _finite(100 * float(row["slowdown_high"]))],
         "p": float(row["p_adjusted"]),
         "mde_pct": _finite(100 * float(row["mde"])),
+        "mde_searched_pct": _finite(100 * searched(row)),
         "seconds": _finite(float(row["detected_s"])),
         "noisy_rank": rank if rank >= 0 else None,
         "period_s": _finite(float(row["period"])) or None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sonde.core.deadline import left_of, within
 from sonde.core.errors import Exit
 from sonde.core.options import FILE, common, settings
 from sonde.core.outcome import Outcome
@@ -45,7 +46,14 @@ def run(config_path: Path, output: Path | None, budget_s: float | None, dry_run:
             ("dataset", str(out)),
         ]
         return Outcome.dry_run("power", "run", [rows], [], {"nodes": [n.name for n in stack.nodes]}, gone)
-    request = run_record.Request(stack, out, ("sonde", *sys.argv[1:]), duration)
+    began = settings().began
+    request = run_record.Request(
+        stack,
+        out,
+        ("sonde", *sys.argv[1:]),
+        left_of(duration, began),
+        deadline=within(duration, began),
+    )
     measured = run_record.measure(request, settings().bar("power run", duration))
     outcome = told_by(measured.paths[0], "run")
     outcome.warnings = [*gone, *outcome.warnings]

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from sonde.bus import run_keys
 from sonde.bus.keys import DOMAINS, Grant
+from sonde.core.deadline import within
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
@@ -180,7 +181,15 @@ def run(
             ) from None
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         show = Show(folder, timing, quick)
-        request = Request(show.stack, out, command, timing.length_s, "demo", warnings=tuple(show.warnings))
+        request = Request(
+            show.stack,
+            out,
+            command,
+            timing.length_s,
+            "demo",
+            warnings=tuple(show.warnings),
+            deadline=within(length_s, began),
+        )
         return measure(request, progress, show.play)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from sonde.core import hostlist, provenance, seal
 from sonde.core.blocks import BlockWriter
+from sonde.core.deadline import Deadline
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
 from sonde.core.events import Progress
 from sonde.core.interrupt import signals
@@ -35,7 +36,7 @@ MAX_COUNT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """What to record. attrs: root attributes of the room's own. kind: "run" or "demo"."""
+    """What to record. attrs: root attributes of the room's own. kind: "run" or "demo". deadline: when all is over."""
 
     stack: Stack
     out: Path
@@ -45,6 +46,7 @@ class Request:
     seed: int = 0
     attrs: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[Warning, ...] = ()
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 def output_path(output: Path | None, cluster: str) -> Path:
@@ -241,6 +243,7 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
                 attrs={"stop_reason": reason, "samples": recorder.samples, "elapsed_s": recorder.now_s},
                 held=held,
                 progress=late.leave,
+                deadline=request.deadline,
             )
     if failed and not asked.is_set():
         raise failed[0]

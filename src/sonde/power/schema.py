@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 NAME = "power/1"
 
@@ -261,7 +262,7 @@ class PowerSchema:
             yield "event_who", everything, _texts(table.events["who"])
             yield "event_what", everything, _texts(table.events["state"])
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.power.analyse.analyse`."""
         from sonde.power.analyse import analyse
 

@@ -23,6 +23,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from sonde.core.figure import Figure, Kind
+from sonde.core.printable import printable
 from sonde.core.section import Section
 from sonde.report import page, palette, prepare, scale
 from sonde.report.page import Report
@@ -1165,10 +1166,26 @@ def _stack(figure: Figure) -> Drawn:
 
 def embed(value: Any) -> Markup:
     """JSON that is safe inside a script element, whatever texts it holds."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(shown(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Markup(text)
+
+
+def shown(value: Any) -> Any:
+    """A value whose texts have what would turn or hide text around them as a backslash and a number.
+
+    On the page as on a terminal, the name of one host must not pass for another's.
+    """
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {shown(key): shown(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [one if isinstance(one, (int, float)) else shown(one) for one in value]
+    return value
 
 
 def plotly_js() -> str:
@@ -1178,6 +1195,7 @@ def plotly_js() -> str:
 
 def options(text: str) -> Markup:
     """A sentence in which no option to type ("--budget 5min") and no number with its unit breaks over two lines."""
+    text = printable(text)
     text = re.sub(r"(?<=\d) (?=(?:%|[nµm]?s\b|min\b|[KMG]?i?B\b))", "\u00a0", text)
     whole = Markup('<span class="nobreak">{}</span>')
     parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.:%]*)?)", text)
@@ -1283,6 +1301,7 @@ def render(report: Report) -> str:
     page_js, page_hash = _script((TEMPLATE / "page.js").read_text(encoding="utf-8"))
     environment = Environment(
         autoescape=True,
+        finalize=shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from sonde.core.deadline import within
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning, nearest
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
@@ -529,6 +530,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         command=request.command,
         seed=plan.seed,
         time_s=request.left_s,
+        deadline=within(request.budget_s, request.began),
         timeout_s=request.timeout_s,
         attrs=plan.labels() | ({"server": ", ".join(request.servers)} if request.servers else {}),
         warnings=plan.warnings(),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
 
 NAME = "store/1"
 
@@ -266,7 +267,7 @@ class StoreSchema:
         for cell in cells.values():
             yield from cell.pieces()
 
-    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `sonde.store.analyse.analyse`."""
         from sonde.store.analyse import analyse
 

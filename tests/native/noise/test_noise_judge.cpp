@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -247,9 +248,9 @@ TEST_CASE("the detectable burst: none of a design too small, else found with the
   const auto clean = run_of(11);
   auto options = options_of(199);
   options.periods_s = {0.25};
-  CHECK_FALSE(detectable_burst_s(clean, {{1}, {1.0}, 0.01}, 0.25, shortest_s, options, 0.9, 10));
+  CHECK_FALSE(detectable_burst(clean, {{1}, {1.0}, 0.01}, 0.25, shortest_s, options, 0.9, 10).burst_s);
   const Design design{{15, 15}, {0.5, 0.5}, 0.05};
-  const auto least = detectable_burst_s(clean, design, 0.25, shortest_s, options, 0.9, 20);
+  const auto least = detectable_burst(clean, design, 0.25, shortest_s, options, 0.9, 20).burst_s;
   REQUIRE(least);
   CHECK(*least >= shortest_s);
   CHECK(*least <= 0.125);
@@ -258,5 +259,67 @@ TEST_CASE("the detectable burst: none of a design too small, else found with the
 
 TEST_CASE("a period shorter than twice the shortest burst leaves nothing to detect") {
   CHECK_FALSE(
-      detectable_burst_s(run_of(12), {{15}, {1.0}, 0.05}, 1.5 * shortest_s, shortest_s, options_of(99), 0.9, 5));
+      detectable_burst(run_of(12), {{15}, {1.0}, 0.05}, 1.5 * shortest_s, shortest_s, options_of(99), 0.9, 5).burst_s);
+}
+
+TEST_CASE("a test that is ended early has fewer permutations, and a p that these allow") {
+  const auto blocks = run_of(3);
+  int asked = 0;
+  const auto ended = test(blocks, options_of(), [&] { return ++asked < 3; });
+  CHECK(asked == 3);
+  CHECK(ended.permutations > 0);
+  CHECK(ended.permutations < 999);
+  CHECK(ended.p >= 1.0 / (ended.permutations + 1));
+  CHECK(ended.p <= 1);
+  const auto as_few = test(blocks, options_of(ended.permutations));
+  CHECK(ended.p == as_few.p);
+  CHECK(ended.p_fold == as_few.p_fold);
+  CHECK(ended.z_fold == as_few.z_fold);
+  CHECK(test(blocks, options_of()).permutations == 999);
+}
+
+TEST_CASE("a look that is ended early claims no more than its permutations allow") {
+  auto blocks = run_of(4);
+  for (auto& block : blocks)
+    if (block.on) inject(block, 1.0, 0.4, 20e-3, shortest_s);
+  Sequential whole({1.0}, options_of()), cut({1.0}, options_of());
+  CHECK(whole.look(blocks).p < 0.05);
+  const auto found = cut.look(blocks, [] { return false; });
+  CHECK(cut.p() >= 1.0 / (found.permutations + 1));
+}
+
+TEST_CASE("a search that is ended early knows a burst that is found, never a shorter one than the whole search") {
+  const auto clean = run_of(11);
+  const Design design{{15}, {1.0}, 0.05};
+  const auto whole = detectable_burst(clean, design, 0.25, shortest_s, options_of(99), 0.9, 5);
+  REQUIRE(whole.burst_s);
+  CHECK(whole.done == whole.steps);
+  std::optional<double> before;
+  std::uint32_t done = 0;
+  for (int allowed = 0; done < whole.steps; ++allowed) {
+    int asked = 0;
+    const auto ended =
+        detectable_burst(clean, design, 0.25, shortest_s, options_of(99), 0.9, 5, [&] { return asked++ < allowed; });
+    CHECK(ended.steps == whole.steps);
+    CHECK(ended.done >= done);
+    if (ended.done == 0) CHECK_FALSE(ended.burst_s);
+    else CHECK(*ended.burst_s >= *whole.burst_s);
+    if (before) CHECK(*ended.burst_s <= *before);
+    before = ended.burst_s;
+    done = ended.done;
+  }
+  CHECK(*before == *whole.burst_s);
+}
+
+TEST_CASE("looks go on after those that are over, as if they had been seen") {
+  auto blocks = run_of(5);
+  for (auto& block : blocks)
+    if (block.on) inject(block, 1.0, 0.4, 20e-3, shortest_s);
+  Sequential all({0.5, 0.5}, options_of());
+  all.look(std::span(blocks).first(20));
+  Sequential rest({0.5, 0.5}, options_of(), all.looks(), all.p());
+  CHECK(rest.p() == all.p());
+  CHECK(rest.look(blocks).p == all.look(blocks).p);
+  CHECK(rest.p() == all.p());
+  CHECK(rest.looks() == 2);
 }

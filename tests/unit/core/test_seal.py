@@ -20,7 +20,9 @@ import pytest
 import xarray as xr
 from fakeroom import ENDED, SCHEMA, Lab, expected, in_child, make_run
 
+from fake_clock import FakeClock
 from sonde.core import dataset, seal
+from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError, Warning
 
 
@@ -541,7 +543,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
         from sonde.core import seal
 
         class Thin(fakeroom.Lab):
-            def analyse(self, raw):
+            def analyse(self, raw, deadline=None):
                 for rank in range(raw.sizes["rank"]):
                     assert raw["delay"].isel(rank=rank).values.size
                 return raw[["n"]].load()
@@ -730,3 +732,42 @@ def test_a_file_system_without_blocks_is_not_called_full():
     with pytest.raises(EnvironmentFailure, match=r"nothing can be made in it|permission") as raised:
         seal.start_run("/proc/a.run", room="lab", schema="lab/1", attrs={}, plan={})
     assert raised.value.code == "core.cannot_write"
+
+
+class Slow(Lab):
+    """An analysis of 100 pieces, each of which takes as long as the clock moves."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.left_s = clock, []
+
+    def analyse(self, raw, deadline=None):
+        self.left_s.append(deadline.left_s())
+        pieces = deadline.pieces()
+        for done in range(100):
+            if not pieces.fits():
+                deadline.leave_out("pieces", done, 100)
+                break
+            self.clock.move(1)
+        return super().analyse(raw, deadline)
+
+
+def test_what_an_analysis_leaves_out_for_its_deadline_is_a_warning_in_the_dataset(tmp_path):
+    clock = FakeClock()
+    schema = Slow(clock)
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", schema, deadline=Deadline(clock.now + 20, clock))
+    assert schema.left_s[0] < 20, "what follows the analysis has its time, too"
+    (warning,) = sealed.warnings
+    assert warning.code == "lab.analysis_cut_short"
+    assert "--budget was over: pieces: 19 of 100" in warning.evidence
+    with dataset.open(sealed.path) as tree:
+        assert dataset.warnings_of(tree) == [warning]
+        assert "summary" in tree.children
+    check_whole(sealed.path)
+
+
+def test_without_a_deadline_an_analysis_has_all_the_time(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", Slow(FakeClock()))
+    assert sealed.warnings == []

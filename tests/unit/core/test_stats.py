@@ -305,7 +305,7 @@ ON_SAMPLES = {
 def test_the_list_above_is_complete():
     named = {name.split()[0] for name in ON_SAMPLES}
     classes = {"ChangePoint", "Interval", "Lognormal3", "Ranks", "Shift", "SteadyMedian", "Summary"}
-    assert named | classes | {"quantile_ranks"} == set(stats.__all__)
+    assert named | classes | {"quantile_ranks", "false_discovery"} == set(stats.__all__)
 
 
 @pytest.mark.parametrize("function", ON_SAMPLES.values(), ids=ON_SAMPLES)
@@ -493,3 +493,11 @@ def test_hodges_lehmann_refuses_what_it_cannot_take():
         stats.hodges_lehmann([1.0, float("nan")])
     with pytest.raises(UsageError):
         stats.hodges_lehmann([1.0, 2.0], 1.0)
+
+
+def test_false_discoveries_leave_out_what_was_not_tested_and_count_what_else_was():
+    p = [0.01, np.nan, 0.04, 0.03]
+    assert stats.false_discovery(p) == pytest.approx([0.03, np.nan, 0.04, 0.04], nan_ok=True)
+    assert stats.false_discovery(p, of=6) == pytest.approx([0.06, np.nan, 0.08, 0.08], nan_ok=True)
+    assert np.isnan(stats.false_discovery([np.nan])).all()
+    assert stats.false_discovery([]).tolist() == []

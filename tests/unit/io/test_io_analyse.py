@@ -239,6 +239,65 @@ def test_what_a_library_reads_is_its_own_whoever_opened_it():
     assert words.beside_s(analyse.analyse(raw)) == 0
 
 
+def test_sockets_that_an_mpi_polls_within_its_own_io_are_no_files():
+    """As Open MPI's TCP does while it waits within ROMIO: neither bytes of the file, nor data that was sieved."""
+    kib, steps = 1024, io_traces.Call("ADIOI_GEN_ReadStridedColl", 100, 9000, 64 * 1024)
+    steps.within = [
+        io_traces.Call("readv", 200, 1000, 200 * kib), io_traces.Call("pread", 2000, 3000, 64 * kib, "data"),
+        io_traces.Call("read", 6000, 100, 10 * kib), io_traces.Call("pread", 7000, 100, 8),
+    ]  # fmt: skip
+    read = io_traces.Call("MPI_File_read_at_all", 0, 10_000, 64 * kib, "data", [steps])
+    raw = io_traces.raw([(0, [read])], [0])
+    names = raw["function_name"].values[raw["function_index"].values]
+    sizes = raw["size"].values
+    raw["file_index"][np.isin(names, ("readv", "read")) | (sizes == 8)] = UNSEEN
+    s = analyse.analyse(raw)
+    posix = s["layer_name"].values.tolist().index("posix")
+    # What is read at an offset is of a file, whoever opened it.
+    assert s["requests"].values[0, posix].tolist() == [2, 0]
+    assert s["request_bytes"].values[0, posix].tolist() == [64 * kib + 8, 0]
+    assert words.beside_s(s) == pytest.approx(1100e-9)
+    (layer,) = (one for one in words.values(s)["layers"] if one["layer"] == "posix")
+    assert layer["read"]["bytes"] == 64 * kib + 8
+
+
+def test_what_a_client_library_reads_from_its_sockets_is_its_own():
+    write = io_traces.Call("glfs_pwrite", 0, 300, 8, within=[io_traces.Call("read", 10, 100, 8)])
+    raw = io_traces.raw([(0, [write])], [0])
+    raw["file_index"][:] = UNSEEN
+    assert words.beside_s(analyse.analyse(raw)) == 0
+
+
+def test_a_server_that_polls_its_connections_has_lost_nothing():
+    """A non-blocking read of an unknown descriptor fails with EAGAIN; a write may have lost data."""
+    calls = [
+        io_traces.Call(name, 1000 * k, 100, 8) for k, name in enumerate(("readv", "pread", "pwrite", "readv"))
+    ]
+    raw = io_traces.raw([(0, calls)], [-1])
+    raw["flags"][:3] = FAILED
+    s = analyse.analyse(raw)
+    lost = dict(zip(s["function_name"].values.tolist(), s["lost"].values[0].tolist()))
+    assert lost == {"readv": 0, "pread": 1, "pwrite": 1}
+    assert dict(zip(s["function_name"].values.tolist(), s["failed"].values[0].tolist()))["readv"] == 1
+    raw["file_index"][:] = 0
+    raw = raw.assign(path=("file", np.array(["/data/f"], object)))
+    assert int(analyse.analyse(raw)["lost"].values.sum()) == 3
+
+
+def test_servers_of_one_host_have_a_row_each():
+    def rows(*begins):
+        each = [
+            (k, [io_traces.Call("pread", 1000 * n, 500, 8) for n in range(at, at + 50)])
+            for k, at in enumerate(begins)
+        ]
+        raw = io_traces.raw(each, [-1] * len(begins), programs=["/usr/sbin/glusterfsd"] * len(begins))
+        table = next(one for one in words.tables(analyse.analyse(raw)) if one.title.endswith("by rank"))
+        return [row[0] for row in table.rows]
+
+    assert rows(0, 10, 20) == ["glusterfsd 1000", "glusterfsd 1001", "glusterfsd 1002"]
+    assert rows(0, 100, 200) == ["glusterfsd"]  # as commands of a script, one after another
+
+
 def test_a_program_that_does_nothing_else_is_told_so():
     s = analyse.analyse(io_traces.raw([(0, [io_traces.Call("pread", 0, 100, 8, "/etc/hostname")])], [0]))
     assert (

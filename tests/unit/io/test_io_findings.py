@@ -9,9 +9,10 @@ from traces import call
 import io_traces
 import sonde
 from io_traces import KIB, US, Call
+from sonde.io import slow_servers
 from sonde.io.analyse import analyse
 from sonde.io.events import FAILED
-from sonde.io.findings import findings
+from sonde.io.findings import findings, slow_way
 from sonde.io.layers import KINDS
 
 LAYERS = [
@@ -369,15 +370,32 @@ def of_servers(*means: float, calls: int = 200, others: int = 0):
 
 
 def test_a_server_that_is_slower_than_the_others_is_named():
-    found = of_servers(1e-3, 1e-3, 8e-3, 1.2e-3)["io.slow_server"]
-    assert found.text == "n2 takes 8.00 ms for a WRITE, 8 times the median of the other servers"
-    assert found.evidence["server"] == "n2:/b"
-    assert found.evidence["calls"] == 200
-    # Not where few calls tell it, where it is one of two, where it is hardly slower, or where it does not matter.
-    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, calls=99)
-    assert "io.slow_server" not in of_servers(1e-3, 8e-3)
-    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 2.9e-3)
-    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, others=5000)
+    found = of_servers(1e-3, 1e-3, 8e-3, 1.2e-3, calls=20_000)["io.slow_server"]
+    assert found.text == (
+        "n2 takes 8 times as long as the median of the other servers for WRITE (95 % interval 7.19 to 8.81, "
+        "significant at 1 %): 8.00 ms on average"
+    )
+    assert found.evidence["server"] == "n2"
+    assert found.evidence["calls"] == 20_000
+    # Not where few calls show it, where it is one of two, where it is hardly slower, or where it does not matter.
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, calls=2)
+    assert "io.slow_server" not in of_servers(1e-3, 8e-3, calls=20_000)
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 1.2e-3, calls=20_000)
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, calls=20_000, others=2_000_000)
+
+
+def test_the_way_to_a_server_is_a_finding_of_its_own():
+    one = slow_servers.Slow(
+        "requests", "n2", slow_servers.WAY, ("send", "get", "put", "list"), False, 5.0, 4.0, 6.5, 1e-6, 300, 0.4, 5e-3,
+        1e-3, 1.5,
+    )  # fmt: skip
+    found = slow_way(one)
+    assert found.code == "io.slow_server_link"
+    assert found.text == (
+        "requests spend 5 times as long on the way to n2 and back as to the median of the other servers, in send, get, "
+        "put and others (95 % interval 4 to 6.5, significant at 1 %): 5.00 ms on average"
+    )
+    assert found.next.startswith("measure the links of its host")
 
 
 def test_below_a_client_library_are_its_sockets_not_requests():

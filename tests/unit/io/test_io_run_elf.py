@@ -44,7 +44,7 @@ def test_kinds_of_files(tmp_path, content, kind, reason):
 
 def test_this_python_can_be_entered():
     found = Program.read(Path(os.path.realpath(sys.executable)))
-    assert (found.kind, found.static, found.setuid) == ("elf", False, False)
+    assert (found.kind, found.static, found.gains) == ("elf", False, "")
 
 
 def test_what_is_not_there_is_other(tmp_path):
@@ -52,12 +52,41 @@ def test_what_is_not_there_is_other(tmp_path):
 
 
 @pytest.mark.root
-def test_a_program_with_another_user_s_rights(tmp_path):
+@pytest.mark.parametrize(
+    ("user", "group", "mode", "reason"),
+    [
+        (65534, -1, 0o4755, "another user's rights"),
+        (-1, 65534, 0o2755, "another group's rights"),
+        (65534, 65534, 0o6755, "another user's rights"),
+        (-1, 65534, 0o2745, ""),
+        (-1, -1, 0o6755, ""),
+    ],
+)
+def test_a_program_with_another_s_rights(tmp_path, user, group, mode, reason):
     path = tmp_path / "program"
     path.write_bytes(elf([1, 3]))
-    os.chown(path, 65534, -1)
-    path.chmod(0o4755)
-    assert "another user's rights" in why_not(Program.read(path))
+    os.chown(path, user, group)
+    path.chmod(mode)
+    why = why_not(Program.read(path))
+    assert reason in why if reason else not why
+
+
+@pytest.mark.parametrize(("user", "reason"), [(1000, "runs with more rights"), (0, "")])
+def test_a_program_whose_file_has_capabilities(tmp_path, monkeypatch, user, reason):
+    """Root has them all anyway: the kernel then sets no AT_SECURE."""
+    path = tmp_path / "program"
+    path.write_bytes(elf([1, 3]))
+    asked = []
+
+    def attribute(file, name):
+        asked.append(name)
+        return struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)  # vfs_cap_data of cap_net_raw=ep
+
+    monkeypatch.setattr(os, "getxattr", attribute)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    why = why_not(Program.read(path))
+    assert reason in why if reason else not why
+    assert asked == ["security.capability"]
 
 
 # Its code stands at an address that is neither its place in the file nor that of its segment.

@@ -246,7 +246,9 @@ class TestTracefs:
 
 class TestAttach:
     def test_a_process_and_what_it_has_open(self, tmp_path):
-        with (tmp_path / "data").open("w") as file:
+        import socket
+
+        with (tmp_path / "data").open("w") as file, socket.socket() as link:
             pid = os.fork()
             if pid == 0:
                 import signal
@@ -260,6 +262,8 @@ class TestAttach:
                     Path(os.path.realpath("/proc/self/exe")).name,
                 )
                 assert (file.fileno(), str(tmp_path / "data")) in one.open
+                assert (link.fileno(), "") in one.open  # no file
+                assert "" not in {name for descriptor, name in one.open if descriptor <= 2}
                 with run_attach.ends_of([one]) as wait:
                     assert wait(0.05, lambda: False) == "budget"
                     assert wait(None, lambda: True) == "stopped"

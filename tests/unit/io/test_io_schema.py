@@ -12,7 +12,7 @@ from traces import OPEN, PREAD, PWRITE, WRITE_ALL, call, note, thread
 import sonde
 from sonde.core.errors import DataError
 from sonde.io.events import ENTRY_ONLY, UNFINISHED, folded
-from sonde.io.schema import SCHEMA
+from sonde.io.schema import SCHEMA, UNSEEN
 
 
 def raw_of(folder):
@@ -162,6 +162,14 @@ class TestFiles:
         raw = raw_of(run)
         assert names(raw) == ["open", "pwrite"]
         assert raw["path"].values[raw["file_index"].values].tolist() == ["f", "f"]
+
+
+def test_a_socket_of_a_process_that_was_attached_to_is_no_file(tmp_path):
+    run = traces.run(tmp_path / "a.run", {"open": [["n1", 100, 3, "/data/f"], ["n1", 100, 4, ""]]})
+    traces.add(run, [call(PREAD, 10, 11, file=3), call(PREAD, 20, 21, file=4), call(PREAD, 30, 31, file=5)])
+    raw = raw_of(run)
+    assert raw["file_index"].values.tolist() == [0, UNSEEN, -1]
+    assert raw["path"].values.tolist() == ["/data/f"]
 
 
 DUP, FCNTL, CLOSE, FILENO, NAMELESS = range(4, 9)

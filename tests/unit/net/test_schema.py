@@ -15,6 +15,7 @@ from net_blocks import file_of, placed, plan
 
 from sonde import _core
 from sonde.core import dataset, seal
+from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError
 from sonde.core.status import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 from sonde.net import schema
@@ -293,9 +294,12 @@ def test_blocks_of_another_room_are_refused():
 
 
 def test_analyse_is_the_room_s(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sonde.net.analyse", SimpleNamespace(analyse=lambda raw: (raw, "done")))
+    monkeypatch.setitem(
+        sys.modules, "sonde.net.analyse", SimpleNamespace(analyse=lambda raw, limit: (raw, limit))
+    )
     raw = xr.Dataset()
-    assert SCHEMA.analyse(raw) == (raw, "done")
+    limit = Deadline()
+    assert SCHEMA.analyse(raw, limit) == (raw, limit)
 
 
 def test_a_run_of_two_modes_is_sealed_into_two_datasets(tmp_path):

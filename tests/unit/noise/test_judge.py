@@ -283,7 +283,7 @@ def test_power_says_how_many_blocks_were_needed():
 
 def test_the_detectable_burst_lies_between_those_that_are_and_are_not_found():
     blocks = noise(9)
-    least = judge.detectable_burst_s(blocks, DESIGN, 0.5, 50e-6, permutations=199, runs=20)
+    least = judge.detectable_burst(blocks, DESIGN, 0.5, 50e-6, permutations=199, runs=20).burst_s
     assert least is not None
     assert 50e-6 < least < 0.25
     same = {"permutations": 199, "runs": 20}
@@ -293,7 +293,7 @@ def test_the_detectable_burst_lies_between_those_that_are_and_are_not_found():
 
 def test_nothing_is_detectable_with_one_round():
     one = Design(rounds=(1,), spend=(1.0,), alpha=0.01)
-    assert judge.detectable_burst_s(noise(9), one, 0.5, 50e-6, permutations=199, runs=5) is None
+    assert judge.detectable_burst(noise(9), one, 0.5, 50e-6, permutations=199, runs=5).burst_s is None
 
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_power_needs_clean_blocks_and_a_possible_wish():
         judge.power(blocks.where(blocks.on == 1), DESIGN, 1.0, 1e-3, 1e-4)
     assert error.value.code == "noise.no_clean_blocks"
     with pytest.raises(UsageError) as wish:
-        judge.detectable_burst_s(blocks, DESIGN, 1.0, 1e-4, wanted=1.5)
+        judge.detectable_burst(blocks, DESIGN, 1.0, 1e-4, wanted=1.5)
     assert wish.value.code == "noise.bad_power"
 
 

@@ -11,12 +11,15 @@ from run_blocks import CALIBRATION, RunFile, placed
 from scipy import stats as scipy_stats
 
 import noise_runs
+from fake_clock import FakeClock
 from sonde import _core
 from sonde.core import stats
+from sonde.core.deadline import Deadline
 from sonde.noise import verdict
 from sonde.noise.agents import AgentPlan
 from sonde.noise.analyse import (
     SCALES,
+    SEARCH,
     Numbers,
     Wake,
     analyse,
@@ -417,3 +420,82 @@ class TestWhatWasCutShort:
 
     def test_after_it_something_would(self):
         assert self.cut(16)["mde"] < 0.05
+
+
+class TestADeadline:
+    """The clock is moved by what is done: whatever asks it finds that more time has gone than was forecast."""
+
+    def at(self, seconds, step_s=0.0):
+        clock = FakeClock(step_s)
+        return Deadline(clock.now + seconds, clock), clock
+
+    def test_without_one_nothing_is_left_out(self, tmp_path):
+        deadline = Deadline()
+        summary = first(analyse(simulated(tmp_path), deadline))
+        assert deadline.left_out == []
+        assert float(summary["mde_searched"]) == 1
+        assert int(summary["permutations"]) == 1999
+
+    def test_steps_that_cost_more_than_forecast_end_the_analysis_and_are_reported(self, tmp_path):
+        raw = self.recorded(tmp_path, [1999, 1999])
+        whole = first(analyse(raw))
+        deadline, clock = self.at(5, step_s=0.15)
+        summary = first(analyse(raw, deadline))
+        assert clock.now < deadline.end_s + 0.2, "when it was asked last, no piece fitted"
+        assert [left.what for left in deadline.left_out] == [SEARCH]
+        (left,) = deadline.left_out
+        assert 0 < left.done < left.of
+        assert float(summary["mde_searched"]) == left.done / left.of
+        assert float(summary["mde"]) > float(whole["mde"]), "what is known by then errs on the long side"
+        assert float(summary["p"]) == 0.25, "the verdict comes first"
+        assert float(summary["slowdown"]) == float(whole["slowdown"])
+
+    def test_when_time_is_over_a_verdict_has_the_permutations_that_there_were(self, tmp_path):
+        deadline, _ = self.at(-1)
+        summary = first(analyse(simulated(tmp_path, burst_s=20e-3), deadline))
+        drawn = int(summary["permutations"])
+        assert 0 < drawn < 1999
+        assert float(summary["p_fold"]) >= 1 / (drawn + 1), "no smaller p than these permutations allow"
+        assert not int(summary["detected"])
+        assert (deadline.left_out[0].done, deadline.left_out[0].of) == (drawn, 1999)
+        assert math.isnan(float(summary["mde"]))
+        assert float(summary["mde_searched"]) == 0
+        assert math.isfinite(float(summary["stalls"])), "the size of the effect is known"
+
+    def test_variants_share_what_is_left(self, tmp_path):
+        variants = (OFF, AGENT, Variant("other", AgentPlan("true"), period_s=0.125))
+        deadline, _ = self.at(120, step_s=0.05)
+        raw = simulated(tmp_path, variants=variants)
+        summary = analyse(raw, deadline)
+        assert summary["permutations"].values.tolist() == [1999, 1999]
+
+    def recorded(self, folder, drawn):
+        """A run whose looks were recorded: p of 0.25 and 0.125, after so many permutations."""
+        raw = simulated(folder)
+        looks = {"blocks": [20, 40], "elapsed": [8.0, 14.0], "p": [0.25, 0.125], "p_fold": [0.5, 0.25],
+                 "p_ranked": [0.25, 0.125], "z_fold": [2.0, 2.5], "z_ranked": [2.0, 2.5], "period": [0.25] * 2,
+                 "phase": [0.1] * 2, "from_resume": [0, 0], "feature": [0, 0], "p_so_far": [0.5, 0.25],
+                 "cost": [0.5, 1.0], "permutations": drawn}  # fmt: skip
+        return raw.assign({f"look_{name}": ("look", np.array(values)) for name, values in looks.items()})
+
+    def test_a_run_with_a_deadline_keeps_the_looks_that_it_recorded(self, tmp_path):
+        raw = self.recorded(tmp_path, [1999, 1999])
+        deadline, _ = self.at(1e6)
+        assert float(first(analyse(raw, deadline))["p"]) == 0.25
+        assert deadline.left_out == []
+        assert float(first(analyse(raw))["p"]) != 0.25, (
+            "with all time in the world the blocks are judged again"
+        )
+
+    def test_a_look_that_the_run_ended_early_stands_whenever_it_is_judged(self, tmp_path):
+        raw = self.recorded(tmp_path, [1999, 240])
+        deadline = Deadline()
+        summary = first(analyse(raw, deadline))
+        assert (float(summary["p"]), int(summary["permutations"])) == (0.25, 240)
+        assert [(left.done, left.of) for left in deadline.left_out] == [(240, 1999)]
+
+    def test_looks_at_other_blocks_are_repeated(self, tmp_path):
+        raw = self.recorded(tmp_path, [1999, 1999])
+        raw["look_blocks"].values[:] = [18, 38]
+        deadline, _ = self.at(1e6)
+        assert float(first(analyse(raw, deadline))["p"]) == float(first(analyse(raw))["p"])

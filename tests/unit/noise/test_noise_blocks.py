@@ -189,7 +189,7 @@ def test_looks_of_the_judge(tmp_path):
     file.block(0)
     file.block(1, variant=1)
     file.values(5, (0, 2, 1.5, 0.4, 0.3, 0.9, 2.5, 0.1, 1.0, 0.25, 1, 4, 0.8, 0.01))
-    file.values(5, (1, 4, 3.0, 0.001, 0.001, 0.9, 5.5, 0.1, 1.0, 0.25, 0, 22, 0.002, 0.02))
+    file.values(5, (1, 4, 3.0, 0.001, 0.001, 0.9, 5.5, 0.1, 1.0, 0.25, 0, 22, 0.002, 0.02, 250))
     layout, raw = placed(SCHEMA, plan(1), [file.close()])
     assert layout.coords["look"][0].tolist() == [0, 1]
     assert raw["look_blocks"].tolist() == [2, 4]
@@ -199,6 +199,7 @@ def test_looks_of_the_judge(tmp_path):
     assert raw["look_feature"].tolist() == [4, 22]
     assert raw["look_p_so_far"].tolist() == [0.8, 0.002]
     assert raw["look_cost"].tolist() == [0.01, 0.02]
+    assert raw["look_permutations"].tolist() == [-1, 250], "an earlier detector did not know of them"
 
 
 def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
@@ -414,7 +415,7 @@ def test_no_file_of_a_rank_and_a_rank_twice_are_refused(tmp_path):
 
 
 def test_analysis_is_handed_on(monkeypatch):
-    fake = SimpleNamespace(analyse=lambda raw: raw.assign(done=1))
+    fake = SimpleNamespace(analyse=lambda raw, deadline: raw.assign(done=1))
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     raw = xr.Dataset(attrs={"kind": "run"})
     assert schema.SCHEMA.analyse(raw)["done"] == 1
@@ -422,7 +423,7 @@ def test_analysis_is_handed_on(monkeypatch):
 
 def test_a_sealed_run_is_a_valid_dataset(tmp_path, monkeypatch):
     seen = []
-    fake = SimpleNamespace(analyse=lambda raw: seen.append(dict(raw.attrs)) or SUMMARY)
+    fake = SimpleNamespace(analyse=lambda raw, deadline: seen.append(dict(raw.attrs)) or SUMMARY)
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     folder = tmp_path / "noise.run"
     p = plan(blocks=FOUR)

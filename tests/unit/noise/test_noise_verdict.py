@@ -318,3 +318,33 @@ def test_values_are_ready_for_json():
     assert (told["detected"], told["material"], told["mde_pct"]) == (True, "yes", None)
     assert [each["variant"] for each in told["variants"]] == ["agent 1", "agent 2"]
     assert verdict.values(summary())["clean_lost_pct"] == pytest.approx(0.2)
+
+
+class TestASearchThatTheBudgetEnded:
+    """What would have been found is then not known, or known for long bursts alone."""
+
+    def test_without_any_step_nobody_says_that_nothing_would_have_been_found(self):
+        run = summary({"mde": np.nan, "mde_searched": 0.0})
+        text = verdict.sentence(run)
+        assert text.startswith(
+            "agent 1: no verdict; nothing was detected (p = 0.60), and --budget was over before"
+        )
+        assert "to find any burst" not in text
+        assert not verdict.sound(run)
+
+    def test_a_long_burst_that_would_be_found_is_no_bound(self):
+        run = summary({"mde": 0.02, "mde_searched": 0.5})
+        text = verdict.sentence(run)
+        assert "bursts of 2.0 % of each 1.00 s would have been found, 0.10 % matters" in text
+        assert "--budget was over before shorter ones were looked for" in text
+        assert not verdict.sound(run)
+        assert "or shorter ones: the search was ended by --budget" in str(verdict.tables(run)[0].rows)
+
+    def test_a_burst_short_enough_to_clear_the_agent_clears_it(self):
+        run = summary({"mde": 0.0005, "mde_searched": 0.9})
+        assert verdict.sentence(run).startswith("agent 1: nothing detected")
+        assert verdict.sound(run)
+
+    def test_values(self):
+        assert verdict.values(summary({"mde_searched": 0.5}))["mde_searched_pct"] == 50
+        assert verdict.values(summary({}))["mde_searched_pct"] is None

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from study_raw import PITCH_S, study_plan, study_raw
 
+from fake_clock import FakeClock
+from sonde.core.deadline import Deadline
 from sonde.core.errors import UsageError
 from sonde.noise import studies
-from sonde.noise.analyse import numbers_of
+from sonde.noise.analyse import SEARCH, numbers_of
 from sonde.noise.blocks import SCHEMA
 from sonde.noise.cli_studies import Levels
 
@@ -178,7 +180,7 @@ def test_equal_blocks_are_alike(tmp_path):
     plan = study_plan("stability", rounds=(8,) * 2, spend=(1.0,))
     raw = study_raw(tmp_path, plan)
     raw["iterations"].values = np.full_like(raw["iterations"].values, 1000)
-    found = studies.steadiness(raw, numbers_of(raw))
+    found = studies.steadiness(raw, numbers_of(raw), Deadline())
     assert found["groups_p"][1] == 1.0
     assert found["changed"][1].sum() == 0
 
@@ -212,3 +214,23 @@ def test_the_dearer_way_is_found(tmp_path):
     assert shift.low > 0
     back = studies.contrast(summary, "together", "apart")
     assert back.estimate == pytest.approx(-shift.estimate)
+
+
+def test_after_the_deadline_a_study_names_what_it_left_out(loud_and_quiet):
+    clock = FakeClock()
+    deadline = Deadline(clock.now - 1, clock)
+    summary = SCHEMA.analyse(loud_and_quiet, deadline)
+    assert {"alone_p", "slowdown"} <= set(summary.variables)
+    named = [left.what for left in deadline.left_out]
+    assert any(what.startswith("permutations of the test of") for what in named)
+    assert all(left.done < left.of for left in deadline.left_out)
+
+
+def test_the_search_on_clean_blocks_ends_by_the_deadline(tmp_path):
+    clock = FakeClock()
+    deadline = Deadline(clock.now - 1, clock)
+    summary = SCHEMA.analyse(
+        study_raw(tmp_path, study_plan("stability", rounds=(8,) * 2, spend=(1.0,))), deadline
+    )
+    assert float(summary["clean_mde_searched"]) == 0
+    assert [(left.what, left.done) for left in deadline.left_out] == [(SEARCH, 0)]

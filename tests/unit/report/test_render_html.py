@@ -13,6 +13,7 @@ import xarray as xr
 import report_demo as demo
 from sonde.core.errors import DataError, Finding
 from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.printable import printable
 from sonde.core.section import Section
 from sonde.report import page, palette, prepare, render_html, scale
 from sonde.report.page import Report
@@ -389,7 +390,7 @@ def test_hostile_text_stays_text(benign, text):
 def test_hostile_text_inside_a_specification_ends_no_script(text):
     embedded = render_html.embed({"a": [text]})
     assert "<" not in embedded
-    assert json.loads(embedded) == {"a": [text]}
+    assert json.loads(embedded) == {"a": [printable(text)]}
 
 
 def test_without_scripts_the_page_still_tells_everything(whole):
@@ -724,3 +725,13 @@ def test_an_icicle_can_be_walked_by_keys_and_says_so():
     assert "Enter enlarges" in plot["aria-label"]
     assert [a for a in seen.all("div") if a.get("class") == "cell" and a["aria-live"] == "polite"]
     assert re.search(r"\spwrite system 500\sms", seen.text), "the table of numbers needs no script"
+
+
+def test_what_turns_or_hides_text_is_shown_by_its_number():
+    name = "n1\u202egnp\u2028\x1b[31m\u200b"
+    visible = "n1\\u202egnp\\u2028\\x1b[31m\\u200b"
+    assert json.loads(str(render_html.embed({name: [name, 1.5, None, (name,)]}))) == {
+        visible: [visible, 1.5, None, [visible]]
+    }
+    assert str(render_html.options(f"{name} --budget 5min")).startswith(visible)
+    assert render_html.shown(render_html.Markup("<b>")) == "<b>"

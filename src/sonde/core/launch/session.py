@@ -23,6 +23,7 @@ import numpy as np
 
 from sonde.core import provenance, seal
 from sonde.core.blocks import BlockFile
+from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, Progress
 from sonde.core.interrupt import PutOff, put_off, signals
@@ -46,6 +47,7 @@ class Job:
     attrs      root attributes of the room's own. warnings: those known before the start.
     beside     what works beside the probe, entered with the run's folder before `words` and `time_s` are asked, left
                before the run is sealed: a server, say. What it keeps in the folder it removes itself.
+    deadline   when all of it is over, saving and analysis included.
     """
 
     schema: seal.RoomSchema
@@ -62,6 +64,7 @@ class Job:
     warnings: Sequence[Warning] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     beside: Callable[[Path], AbstractContextManager[object]] = nullcontext
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def run_dir(self) -> Path:
@@ -240,6 +243,7 @@ def run(job: Job, listener: Listener) -> Measured:
                 warnings=listener.warnings,
                 held=held,
                 progress=asked.leave,
+                deadline=job.deadline,
             )
         if error is not None and not Path(error.log).is_file():
             without_log(error)  # the folder went when the dataset was whole
