@@ -204,6 +204,23 @@ def test_mpich_oversubscribed_tells_the_probe_to_yield() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("found", [OPENMPI4, OPENMPI5, MPICH])
+@pytest.mark.parametrize("variable", mpirun_module.BINDING_POLICIES)
+def test_hosts_that_are_nodes_of_one_machine_bind_nothing(
+    monkeypatch: pytest.MonkeyPatch, found: Mpi, variable: str
+) -> None:
+    made = Mpirun(found=found)
+    assert made.placement(["n1", "n2"], 2).bind == "core"
+    monkeypatch.setenv(variable, "none")
+    assert made.placement(["n1", "n2"], 2) == Placement(
+        "none", False, f"ranks are not bound: {variable}=none"
+    )
+    line = made.command(["probe"], ["n1", "n2"], 2, {})
+    option = "-bind-to" if found is MPICH else "--bind-to"
+    assert line[line.index(option) + 1] == "none"
+    assert "SONDE_YIELD=1" not in line
+
+
 def test_a_caller_who_says_not_to_yield_is_obeyed() -> None:
     line = Mpirun(found=MPICH).command(["probe"], [], 9, {"SONDE_YIELD": "0"})
     assert line[line.index("SONDE_YIELD") + 1] == "0"

@@ -65,6 +65,7 @@ RESOURCE_MANAGER = (
     "OAR_NODEFILE",
     "COBALT_NODEFILE",
 )
+BINDING_POLICIES = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,8 @@ class Mpirun:
 
     def placement(self, hosts: Sequence[str], ntasks: int) -> Placement:
         if not _only_here(hosts):
+            if variable := _unbound():
+                return Placement("none", False, f"ranks are not bound: {variable}=none")
             return Placement("core", False, "a rank a core, hosts are taken to have cores enough")
         cpus = available()
         if ntasks > cpus.at_once:
@@ -273,6 +276,8 @@ class Mpirun:
             ]
         elif placement.bind == "hwthread":
             line += ["--use-hwthread-cpus", "--map-by", "slot", "--bind-to", "hwthread"]
+        elif placement.bind == "none":
+            line += ["--map-by", "slot", "--bind-to", "none"]
         elif _only_here(hosts):
             line += ["--map-by", "slot", "--bind-to", "core"]
         else:
@@ -371,6 +376,15 @@ def _only_here(hosts: Sequence[str]) -> bool:
         return not any(os.environ.get(variable) for variable in RESOURCE_MANAGER)
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
     return all(split_slots(host)[0] in here for host in hosts)
+
+
+def _unbound() -> str:
+    """The variable that asks Open MPI for ranks that are not bound; "": none does.
+
+    In a virtual cluster, whose nodes share this machine's cores, one does: bound, the first rank of each node would be
+    on the same core. Where that is so, MPICH's ranks are not bound either.
+    """
+    return next((name for name in BINDING_POLICIES if os.environ.get(name, "").lower() == "none"), "")
 
 
 def _count(n: int, noun: str) -> str:
