@@ -32,8 +32,8 @@ using Indices = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::d
 struct Blocks {
   std::vector<noise::Evidence> blocks;
 
-  Blocks(Indices segment, Indices on, Numbers begin, Numbers length, Numbers resumed, Table levels, Indices stall_block,
-         Numbers stall_t, Numbers stall_length) {
+  Blocks(const Indices& segment, const Indices& on, const Numbers& begin, const Numbers& length, const Numbers& resumed,
+         const Table& levels, const Indices& stall_block, const Numbers& stall_t, const Numbers& stall_length) {
     blocks.resize(segment.shape(0));
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       auto& it = blocks[b];
@@ -108,15 +108,15 @@ void bind_noise(nb::module_& m) {
           "periods_s"_a, "fold_weight"_a, "permutations"_a, "seed"_a, "The permutation test on all blocks.")
       .def(
           "looks",
-          [](const Blocks& b, std::vector<std::uint32_t> ends, std::vector<double> spend, std::vector<double> periods,
-             double weight, std::uint32_t permutations, std::uint64_t seed, const nb::object& proceed,
-             std::uint32_t before, double p_before) {
+          [](const Blocks& b, const std::vector<std::uint32_t>& ends, std::vector<double> spend,
+             std::vector<double> periods, double weight, std::uint32_t permutations, std::uint64_t seed,
+             const nb::object& proceed, std::uint32_t before, double p_before) {
             const noise::Proceed go_on = proceed_of(proceed);
             std::vector<std::pair<noise::TestResult, double>> seen;
             {
               const nb::gil_scoped_release release;
-              noise::Sequential sequential(spend, options_of(std::move(periods), weight, permutations, seed), before,
-                                           p_before);
+              noise::Sequential sequential(std::move(spend), options_of(std::move(periods), weight, permutations, seed),
+                                           before, p_before);
               for (const auto end : ends) {
                 const auto result =
                     sequential.look(std::span(b.blocks).first(std::min<std::size_t>(end, b.blocks.size())), go_on);
@@ -143,8 +143,9 @@ void bind_noise(nb::module_& m) {
             double share = 0;
             {
               const nb::gil_scoped_release release;
-              share = noise::power(b.blocks, {rounds, spend, alpha}, period_s, burst_s, shortest_s,
-                                   options_of(std::move(periods), weight, permutations, seed), runs, &needed);
+              share =
+                  noise::power(b.blocks, {std::move(rounds), std::move(spend), alpha}, period_s, burst_s, shortest_s,
+                               options_of(std::move(periods), weight, permutations, seed), runs, &needed);
             }
             return std::pair(share, needed);
           },
@@ -160,9 +161,9 @@ void bind_noise(nb::module_& m) {
             noise::Search search;
             {
               const nb::gil_scoped_release release;
-              search = noise::detectable_burst(b.blocks, {rounds, spend, alpha}, period_s, shortest_s,
-                                               options_of(std::move(periods), weight, permutations, seed), wanted, runs,
-                                               go_on);
+              search = noise::detectable_burst(b.blocks, {std::move(rounds), std::move(spend), alpha}, period_s,
+                                               shortest_s, options_of(std::move(periods), weight, permutations, seed),
+                                               wanted, runs, go_on);
             }
             return std::tuple(search.burst_s, search.done, search.steps);
           },

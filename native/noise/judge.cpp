@@ -435,7 +435,7 @@ void simulate(std::span<const Evidence> clean, const Design& design, double peri
     std::size_t end = 0;
     std::uint32_t needed = 0;
     for (std::uint32_t segment = 0; segment < design.rounds.size() && needed == 0; ++segment) {
-      end += 2 * design.rounds[segment];
+      end += std::size_t{2} * design.rounds[segment];
       looks.look(std::span(blocks).first(end));
       if (looks.detected(design.alpha)) needed = static_cast<std::uint32_t>(end);
     }
