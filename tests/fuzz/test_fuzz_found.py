@@ -143,7 +143,7 @@ def test_a_plan_that_does_not_fit_its_blocks_is_told_of_the_folder(tmp_path: Pat
             return plan["ranks"] + 1
 
     for plan in ({}, {"ranks": "two"}, {"ranks": []}):
-        with pytest.raises(DataError) as refused, seal._fitting(tmp_path, []):
+        with pytest.raises(DataError) as refused, seal.fitting(tmp_path):
             Room().layout(plan, [], "")
         assert refused.value.code == "core.not_a_run"
         assert str(tmp_path) in refused.value.what
