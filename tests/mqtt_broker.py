@@ -8,16 +8,19 @@ import queue
 import shutil
 import signal
 import socket
+import ssl
+import struct
 import subprocess
 import threading
 import urllib.request
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import sonde.bus.client as bus
-from power_daemons import a_domain, powerd, until
+from power_daemons import a_domain, powerd, until, within_keys
 
 BROKER = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 TYPES = """module site {
@@ -114,6 +117,59 @@ class Broker:
             end(self.process)
 
 
+def packet(first: int, body: bytes, length: int | None = None) -> bytes:
+    """An MQTT packet; with `length` it claims to be as long, whatever its body has."""
+    left = len(body) if length is None else length
+    out = bytes([first])
+    while True:
+        left, digit = left >> 7, left & 127
+        out += bytes([digit | (128 if left else 0)])
+        if not left:
+            return out + body
+
+
+def message(topic: str, payload: bytes, qos: int = 0, number: int = 1, length: int | None = None) -> bytes:
+    """PUBLISH of MQTT 5, without properties."""
+    head = struct.pack(">H", len(topic)) + topic.encode() + (struct.pack(">H", number) if qos else b"")
+    return packet(0x30 | qos << 1, head + b"\0" + payload, length)
+
+
+class StandIn:
+    """Whoever listens at a broker's address: takes each connection, and answers with what a test chooses."""
+
+    ACCEPTED = packet(0x20, b"\0\0\0")  # CONNACK
+
+    def __init__(self, sends: Iterable[bytes], tls: ssl.SSLContext | None = None, reads: bool = True) -> None:
+        """sends: after the bridge's first packet, as far as the bridge takes it. reads: what comes is read, too."""
+        self.sends, self.tls, self.reads = list(sends), tls, reads
+        self.connections = self.sent = 0
+        self.received = b""
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self.server.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = self.server.accept()
+                self.connections += 1
+                with suppress(OSError), one:
+                    one.settimeout(20)
+                    with self.tls.wrap_socket(one, server_side=True) if self.tls else one as talk:
+                        self._talk(talk)
+
+    def _talk(self, talk: socket.socket) -> None:
+        self.received += talk.recv(65536)
+        for part in self.sends:
+            talk.sendall(part)
+            self.sent += len(part)
+        while self.reads and (came := talk.recv(65536)):
+            self.received += came
+
+    def close(self) -> None:
+        self.server.close()
+
+
 class Heard:
     """What one mosquitto_sub hears, as JSON with properties."""
 
@@ -151,16 +207,17 @@ class Heard:
 class Site:
     """A bus of a test's own, by its domain."""
 
-    def __init__(self, folder: Path, over: str, cluster: str = "alpha") -> None:
+    def __init__(self, folder: Path, over: str, cluster: str = "alpha", keys: bool = False) -> None:
         self.folder, self.cluster = folder / f"{cluster}-{uuid.uuid4().hex[:6]}", cluster
         self.folder.mkdir()
         (self.folder / "site.idl").write_text(TYPES)
+        secured = within_keys(self.folder) if keys else ""
         (self.folder / "bus.xml").write_text(
             f'<sonde-bus version="1"><profile name="power" domain="{a_domain()}" implementation="{over}">'
             '<types idl="site.idl"/><topic name="Orders" type="site::Order" history="keep-all"/>'
             '<topic name="Monitor_report_reading" type="site::Reading" history="keep-all"/>'
             '<topic name="Monitor_report_blob" type="site::Order" depth="4096"/>'
-            '<topic name="Plain" type="site::Plain" depth="4096"/></profile></sonde-bus>'
+            f'<topic name="Plain" type="site::Plain" depth="4096"/>{secured}</profile></sonde-bus>'
         )
         self.bus = bus.open(self.folder / "bus.xml")
         self.bridges: list[Bridge] = []

@@ -49,6 +49,13 @@ def a_domain() -> int:
     return next(_DOMAINS)
 
 
+def within_keys(folder: Path) -> str:
+    """A profile's <security>, with a folder of keys where all have the same."""
+    run_keys.init(folder / "keys", 30, DOMAINS, "encrypt")
+    run_keys.add(folder / "keys", "everybody", Grant(("*",), ("*",)), 30, None, False)
+    return '<security folder="keys" identity="everybody"/>'
+
+
 def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0, keys: bool = False) -> None:
     """bus.xml of a bus of its own. first: all meet so many, who open it first, and no others; 0: all meet all.
 
@@ -56,9 +63,7 @@ def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0, keys: bool 
     """
     within = f'<discovery kind="peers" peers="127.0.0.1:{first}"/>' if first else ""
     if keys:
-        run_keys.init(folder / "keys", 30, DOMAINS, "encrypt")
-        run_keys.add(folder / "keys", "everybody", Grant(("*",), ("*",)), 30, None, False)
-        within += '<security folder="keys" identity="everybody"/>'
+        within += within_keys(folder)
     attributes = f'name="power" domain="{a_domain()}" implementation="{over}"'
     attributes += "" if keys else ' unprotected="yes"'
     head = f'<sonde-bus version="1"><profile {attributes}>'

@@ -3,28 +3,36 @@
 
 #include <cmath>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "core/printable.hpp"
+
 namespace sonde {
 
-/// Text as a JSON string with its quotes. Bytes below 0x20 are escaped; the rest is taken as UTF-8.
+/// Text as a JSON string with its quotes. Controls are escaped, and what a terminal would obey or not show; the rest is
+/// taken as UTF-8.
 inline std::string json_quote(std::string_view text) {
   std::string out = "\"";
-  for (const char ch : text) {
+  while (!text.empty()) {
+    const char ch = text.front();
+    std::uint32_t code = 0;
+    const std::size_t n = utf8_front(text, code);
+    const bool character = n > 1 || code < 0x80;
     if (ch == '"' || ch == '\\') {
       out += '\\';
       out += ch;
-    } else if (static_cast<unsigned char>(ch) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", ch);
-      out += code;
+    } else if (character && (code < 0x20 || unprintable(code))) {
+      out += json_escape(code);
     } else {
-      out += ch;
+      out += text.substr(0, n);
     }
+    text.remove_prefix(n);
   }
   return out + '"';
 }

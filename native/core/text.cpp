@@ -1,6 +1,9 @@
 #include "core/text.hpp"
 
 #include <charconv>
+#include <cstdint>
+
+#include "core/printable.hpp"
 
 namespace sonde {
 
@@ -11,9 +14,15 @@ std::string shown(std::string_view text, std::size_t most) {
     if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0xc0) out.pop_back();
     out += "...";
   }
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return "'" + out + "'";
+  std::string safe = "'";
+  for (std::string_view rest = out; !rest.empty();) {
+    std::uint32_t code = 0;
+    const std::size_t n = utf8_front(rest, code);
+    if (code < 0x20 || unprintable(code)) safe += '?';
+    else safe += rest.substr(0, n);
+    rest.remove_prefix(n);
+  }
+  return safe + "'";
 }
 
 std::string joined(const std::vector<std::string>& words) {

@@ -601,6 +601,10 @@ const std::vector<Key<BridgeConfig>>& bridge_keys() {
               "the authority that the broker's certificate is checked against; with it the bridge speaks TLS"),
       path<B>("certificate", "certificate", &B::certificate, "the bridge's own, where the broker asks for one"),
       path<B>("key", "key", &B::key, "its private key"),
+      flag<B>(
+          "unprotected", "unprotected", &B::unprotected,
+          "whether a broker on this machine gets the password and may give orders without TLS; then whoever listens "
+          "there does"),
       word<B>("naming", "naming", &B::naming, "how topics and payloads look in MQTT", {"sonde", "examon", "sparkplug"}),
       text<B>("prefix", "prefix", &B::prefix, "the first part of MQTT topics", 255),
       texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that go to MQTT, with * and ?"),
@@ -765,6 +769,9 @@ Result<void> check(const Config& config, const toml::table& top, const Context& 
   if (config.bridge.certificate.empty() != config.bridge.key.empty())
     return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", config.bridge.key.empty() ? "key" : "certificate",
                      "is missing: a certificate needs its key");
+  if (!config.bridge.certificate.empty() && config.bridge.ca.empty())
+    return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", "ca",
+                     "is missing: without it the bridge speaks no TLS, and certificate and key are not used");
   struct Address {
     const char *section, *key;
     const std::string& is;

@@ -132,6 +132,7 @@ struct BridgeConfig {
   std::string name;  ///< empty: this host's name
   std::string broker = "127.0.0.1:1883";
   std::string user, password_file, ca, certificate, key;
+  bool unprotected = false;      ///< a broker on this machine that proves nothing gets the password and gives orders
   std::string naming = "sonde";  ///< sonde, examon, sparkplug
   std::string prefix = "sonde";
   std::vector<std::string> to_mqtt, from_mqtt;  ///< topics of the bus, with * and ?

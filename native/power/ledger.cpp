@@ -76,9 +76,15 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
     // Of two node managers the later one is who answers what was asked after the other was heard; any other word may
     // have been long on its way.
     if (asked_ns <= book.heard_ns) return book.known;
-    // It began at its safe cap, and what was sent to the other it does not obey.
-    book.sent.clear();
-    book.lent_w = 0, book.lent_ends_ns = 0;
+    // What was sent to the other it does not obey, and the other may still do so, on another machine.
+    std::erase_if(book.earlier, [&](const auto& e) { return e.second.highest_w(now_ns) <= 0; });
+    book.earlier[book.ticket.instance] = book;
+    Lent& own = book;
+    own = {};
+    if (const auto again = book.earlier.find(report.ticket.instance); again != book.earlier.end()) {
+      own = std::move(again->second);
+      book.earlier.erase(again);
+    }
   } else if (book.heard && report.ticket.at_ns <= book.ticket.at_ns) {
     // Its telemetry was here before its answer, which still says that it obeyed when it was asked.
     if (book.known && asked_ns && report.seen == fence_) book.asked_ns = std::max(book.asked_ns, asked_ns);
@@ -134,16 +140,36 @@ bool Ledger::alone(std::int64_t now_ns) const {
   return now_ns > majority_ns_ + static_cast<std::int64_t>(lease_s * 1e9) + longest(lease_s);
 }
 
-double Ledger::committed_w(std::size_t node, std::int64_t now_ns) const {
+double Ledger::Lent::highest_w(std::int64_t now_ns) const {
+  double most = lent_ends_ns > now_ns ? lent_w : 0;
+  for (const auto& s : sent)
+    if (s.ends_ns > now_ns) most = std::max(most, s.cap_w);
+  return most;
+}
+
+void Ledger::beside(std::size_t node, std::vector<std::pair<std::uint64_t, double>> others) {
+  books_[node].beside = std::move(others);
+}
+
+double Ledger::own_w(std::size_t node, std::int64_t now_ns) const {
   const Book& book = books_[node];
   const Member& member = members_[node];
   double most = member.safe_w;
   if (!book.known && !settled(now_ns)) most = member.max_w;
-  if (book.lent_ends_ns > now_ns) most = std::max(most, book.lent_w);
-  for (const auto& s : book.sent)
-    if (s.ends_ns > now_ns) most = std::max(most, s.cap_w);
+  most = std::max(most, book.highest_w(now_ns));
   if (book.stuck) most = std::max(most, book.told_w);
   return most;
+}
+
+double Ledger::committed_w(std::size_t node, std::int64_t now_ns) const {
+  const Book& book = books_[node];
+  double sum = own_w(node, now_ns);
+  std::map<std::uint64_t, double> others;
+  for (const auto& [instance, lent] : book.earlier) others[instance] = lent.highest_w(now_ns);
+  for (const auto& [instance, at_w] : book.beside)
+    if (!book.heard || instance != book.ticket.instance) others[instance] = std::max(others[instance], at_w);
+  for (const auto& [instance, at_w] : others) sum += at_w;
+  return sum;
 }
 
 double Ledger::committed_w(std::int64_t now_ns) const {
@@ -197,7 +223,7 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
                unheard = last_sent && now_ns - last_sent >= resend;
     const bool waits = last_sent && now_ns - last_sent < resend;  // for an answer: nothing new but a lower cap
     if (!(changed || ending || unheard) || (waits && cap >= last - step_w)) continue;
-    (cap <= committed_w(k, now_ns) ? down : up).push_back({k, cap, last, ends, ending || unheard});
+    (cap <= own_w(k, now_ns) ? down : up).push_back({k, cap, last, ends, ending || unheard});
   }
   const auto grant = [&](const Wish& wish, double cap) {
     Book& book = books_[wish.node];
@@ -219,7 +245,7 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
   }
   double room = settings_.budget_w - committed;
   for (const auto& wish : up) {
-    const double now_w = committed_w(wish.node, now_ns), cap = std::min(wish.cap_w, now_w + std::max(room, 0.0));
+    const double now_w = own_w(wish.node, now_ns), cap = std::min(wish.cap_w, now_w + std::max(room, 0.0));
     if (!wish.due && std::abs(cap - wish.last_w) < step_w) continue;
     if (!is_settled && cap > members_[wish.node].safe_w && room < 0) continue;
     room -= std::max(0.0, cap - now_w);

@@ -8,6 +8,9 @@
 /// the budget has beyond these sums, so that caps are lowered first, and raised when that was confirmed or when the old
 /// leases have run out.
 ///
+/// Where another node manager of the same name begins, what was lent to the earlier one counts beside it until that has
+/// run out: the earlier one may run on elsewhere, as on a cloned host.
+///
 /// Of two managers only one can lend: grants above safe caps need that more than half of the nodes obeyed the manager's
 /// fence within the last lease, and a node obeys one. One that takes over counts nodes that it does not hear at their
 /// most until no lease of another can run.
@@ -78,6 +81,10 @@ class Ledger {
   /// that did not say a ticket yet get nothing.
   std::vector<std::pair<std::size_t, Grant>> due(const std::vector<double>& caps_w, std::int64_t now_ns);
 
+  /// Other node managers of that name that run as well (namesakes.hpp), and what each may be at, at most: counted
+  /// beside the one that is lent to.
+  void beside(std::size_t node, std::vector<std::pair<std::uint64_t, double>> others);
+
   /// What the nodes may be at together, at most.
   double committed_w(std::int64_t now_ns) const;
   /// Whether more than half of the nodes answered within the last lease, as obeying this ledger.
@@ -89,8 +96,10 @@ class Ledger {
   bool settled(std::int64_t now_ns) const;
   /// Whether no lease of an earlier manager can run any more at all.
   bool alone(std::int64_t now_ns) const;
-  /// What one may be at, at most.
+  /// What all node managers of one name may be at, at most.
   double committed_w(std::size_t node, std::int64_t now_ns) const;
+  /// The same of the one alone that is lent to.
+  double own_w(std::size_t node, std::int64_t now_ns) const;
   /// What a node said last, as it is now: its safe cap once its lease has run out.
   double confirmed_w(std::size_t node, std::int64_t now_ns) const;
   bool known(std::size_t node) const { return books_[node].known; }
@@ -112,17 +121,23 @@ class Ledger {
     std::int64_t ends_ns = 0;  ///< by the manager's clock, at the latest
     std::int64_t sent_ns = 0;
   };
-  struct Book {
+  /// What was lent to one node manager, and may be in force.
+  struct Lent {
+    double lent_w = 0;  ///< the cap of the lease that it confirmed
+    std::int64_t lent_ends_ns = 0;
+    std::vector<Sent> sent;  ///< not confirmed, and not run out
+    double highest_w(std::int64_t now_ns) const;
+  };
+  struct Book : Lent {
     bool known = false;  ///< it obeys this fence: whatever may be in force stands here
     bool heard = false;
     Ticket ticket;
-    std::int64_t heard_ns = 0;  ///< when that ticket came
-    std::int64_t asked_ns = 0;  ///< of the last answer under this fence
-    double told_w = 0;          ///< its hardware
-    bool stuck = false;         ///< that is above what it should be
-    double lent_w = 0;          ///< the cap of the lease that it confirmed
-    std::int64_t lent_ends_ns = 0;
-    std::vector<Sent> sent;  ///< not confirmed, and not run out
+    std::int64_t heard_ns = 0;              ///< when that ticket came
+    std::int64_t asked_ns = 0;              ///< of the last answer under this fence
+    double told_w = 0;                      ///< its hardware
+    bool stuck = false;                     ///< that is above what it should be
+    std::map<std::uint64_t, Lent> earlier;  ///< by instance: other node managers of that name
+    std::vector<std::pair<std::uint64_t, double>> beside;
   };
   Ledger(const Settings& settings, std::vector<Member> members, Fence own);
   std::int64_t longest(double lease_s) const;

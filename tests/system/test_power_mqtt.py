@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde.bus.client as bus
-from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, end, free_port, until
+from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, StandIn, end, free_port, message, packet, until
 from sonde.core.launch import libexec
 
 OVER = "cyclonedds"
@@ -407,6 +408,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         assert bridge.wait_for("counts")["from_mqtt"] > 0  # told now and then
 
 
+BROKERS_TLS = {"cafile": "ca.pem", "certfile": "broker.pem", "keyfile": "broker.key"}  # of mosquitto
+
+
 def certificates(folder: Path) -> None:
     """An authority, the broker's certificate for localhost, and one for a client."""
 
@@ -573,15 +577,126 @@ def test_what_is_asked_wrongly_ends_it_with_a_name(site, lines, code):
     assert bridge.process.wait(20) == 2
 
 
-def test_a_password_does_not_leave_this_machine_in_the_clear(site):
-    here = site()
-    (here.folder / "secret").write_text("x\n")
+def with_password(here: Site) -> str:
+    (here.folder / "secret").write_text("the-password\n")
     (here.folder / "secret").chmod(0o600)
-    bridge = here.bridge(
-        "192.0.2.1:1883", 'to_mqtt = ["Orders"]\nuser = "u"\npassword_file = "secret"', wait=False
-    )
-    assert bridge.wait_for("error")["code"] == "bridge.plain_password"
-    assert bridge.process.wait(20) == 2
+    return 'user = "u"\npassword_file = "secret"\n'
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("more", ["", 'certificate = "c"\nkey = "k"\n'])
+def test_whoever_listens_at_the_broker_s_address_gets_no_password(site, local, more):
+    here = site()
+    with closing(StandIn([StandIn.ACCEPTED])) as stranger:
+        where = f"127.0.0.1:{stranger.port}" if local else "192.0.2.1:1883"
+        lines = f'to_mqtt = ["Orders"]\nrequests = true\n{with_password(here)}{more}'
+        bridge = here.bridge(where, lines, wait=False)
+        refused = bridge.wait_for("error")
+        assert refused["code"] == ("power.bad_value" if more else "bridge.plain_password")
+        assert bridge.process.wait(20) == 2
+        assert not stranger.connections
+    assert " ca " in refused["what"] if more else "`ca`" in refused["hint"]
+    assert ("unprotected = true" in refused["hint"]) == (local and not more)
+
+
+def test_only_a_broker_of_this_machine_without_ca_can_be_named_unprotected(site):
+    here = site()
+    for where, more in (
+        ("192.0.2.1:1883", ""),
+        ("127.site.example:1883", ""),
+        ("127.0.0.1:1883", 'ca = "ca.pem"\n'),
+    ):
+        bridge = here.bridge(where, f'to_mqtt = ["Orders"]\nunprotected = true\n{more}', wait=False)
+        assert bridge.wait_for("error")["code"] == "bridge.bad_unprotected"
+        assert bridge.process.wait(20) == 2
+
+
+@pytest.mark.parametrize(
+    ("secret", "named", "answer"),
+    [(False, False, "denied"), (True, True, "expired"), (False, True, "denied")],
+)
+def test_an_order_over_a_plain_connection_counts_only_where_the_broker_is_named_unprotected(
+    tmp_path, broker, secret, named, answer
+):
+    """With keys of the bus. Nobody serves the order: one that is not refused waits for that."""
+    with closing(Site(tmp_path, OVER, keys=True)) as here:
+        lines = "requests = true\nto_mqtt = []\n" + (with_password(here) if secret else 'user = "u"\n')
+        bridge = here.bridge(broker.address, lines + ("unprotected = true" if named else ""))
+        heard = Heard(broker, "sonde/reply/#")
+        expiry = ("-D", "publish", "message-expiry-interval", "1")
+        broker.publish("sonde/request/SystemPowerManager_set/active/a", "{}", *expiry)
+        reply = until(lambda: heard.under("sonde/reply/SystemPowerManager_set/active/a"), "the reply")[0]
+        assert json.loads(reply["payload"])["code"] == answer
+        assert bridge.told("connected")[0]["tls"] is False
+        assert ("bridge.unprotected" in bridge.troubles()) == named
+
+
+def tls_server(folder: Path) -> ssl.SSLContext:
+    """With the certificate for localhost that certificates() wrote."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    return server
+
+
+def test_an_order_over_tls_counts_where_the_broker_has_proved_who_it_is(tmp_path):
+    certificates(tmp_path)
+    files = "".join(f"{key} {tmp_path}/{name}\n" for key, name in BROKERS_TLS.items())
+    broker = Broker(tmp_path, f"allow_anonymous true\n{files}", ["--cafile", f"{tmp_path}/ca.pem"])
+    with closing(broker), closing(Site(tmp_path, OVER, keys=True)) as here:
+        lines = f'requests = true\nto_mqtt = []\n{with_password(here)}ca = "{tmp_path}/ca.pem"'
+        bridge = here.bridge(f"localhost:{broker.port}", lines)
+        heard = Heard(broker, "sonde/reply/#")
+        expiry = ("-D", "publish", "message-expiry-interval", "1")
+        broker.publish("sonde/request/SystemPowerManager_set/active/a", "{}", *expiry)
+        reply = until(lambda: heard.under("sonde/reply/SystemPowerManager_set/active/a"), "the reply")[0]
+        assert json.loads(reply["payload"])["code"] == "expired"  # nobody serves it
+        assert bridge.told("connected")[0]["tls"] is True
+        assert "bridge.unprotected" not in bridge.troubles()
+
+
+@pytest.mark.parametrize(("host", "authority"), [("127.0.0.1", "ca.pem"), ("localhost", "bridge.pem")])
+def test_a_broker_of_another_name_or_authority_gets_no_password_and_no_word(tmp_path, site, host, authority):
+    certificates(tmp_path)
+    here = site()
+    with closing(StandIn([StandIn.ACCEPTED], tls_server(tmp_path))) as stranger:
+        lines = f'to_mqtt = ["Orders"]\n{with_password(here)}ca = "{tmp_path}/{authority}"'
+        bridge = here.bridge(f"{host}:{stranger.port}", lines, wait=False)
+        until(lambda: "bridge.tls" in bridge.troubles(), "it says so")
+        assert not bridge.told("connected")
+        assert stranger.connections
+        assert stranger.received == b""
+
+
+HOSTILE_BROKERS = {
+    "a CONNACK of 200 MiB": [packet(0x20, b"", 200 << 20), *[bytes(1 << 16)] * 3200],
+    "a message of 250 MiB": [
+        StandIn.ACCEPTED,
+        message("sonde/Plain", b"", length=250 << 20),
+        *[bytes(1 << 16)] * 4000,
+    ],
+    "messages of QoS 2 that are never released": [
+        StandIn.ACCEPTED,
+        *(message("sonde/Plain", b" " * (1 << 16), 2, n) for n in range(1, 4001)),
+    ],
+}
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize("sends", HOSTILE_BROKERS.values(), ids=HOSTILE_BROKERS)
+def test_a_broker_does_not_decide_the_bridge_s_memory(tmp_path, site, sends, over_tls):
+    tls, lines = None, 'from_mqtt = ["Plain"]\n'
+    if over_tls:
+        certificates(tmp_path)
+        tls = tls_server(tmp_path)
+        lines += f'ca = "{tmp_path}/ca.pem"\n'
+    with closing(StandIn(sends, tls)) as stranger:
+        bridge = site().bridge(f"localhost:{stranger.port}", lines, wait=False)
+        until(lambda: "bridge.bad_packet" in bridge.troubles() or stranger.sent > 100 << 20, "it ends that")
+        peak = Path(f"/proc/{bridge.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+        bridge.end()
+    assert bridge.troubles() == {"bridge.bad_packet"}
+    assert stranger.sent < 64 << 20
+    assert int(peak) < 100_000
 
 
 def test_it_ends_in_order_also_while_nobody_answers(site):

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "core/nearest.hpp"
 #include "core/number.hpp"
@@ -24,6 +25,8 @@ namespace {
 constexpr std::size_t most_bytes = 4096;  // sysfs gives a page at most
 /// Below it the difference of two counts is mostly the counter's own step (RAPL: 1 ms).
 constexpr std::int64_t least_ns = 5'000'000;
+/// A counter that has not moved for so long does not count: 0 W is no power of a machine that is on.
+constexpr std::int64_t still_ns = 1'000'000'000;
 
 Error failed(const std::string& path, int why) {
   const bool gone = why == ENOENT || why == ENODEV || why == ENXIO || why == ENOTDIR;
@@ -90,6 +93,9 @@ Result<std::vector<std::size_t>> chosen(const std::string& pattern, const std::v
     if (pattern.empty() ? usual(names[k]) : ::fnmatch(pattern.c_str(), names[k].c_str(), FNM_NOESCAPE) == 0)
       out.push_back(k);
   if (!out.empty()) return out;
+  if (pattern.empty())
+    return Error{"power.unknown_domain", "no domain is used unless it is named: " + joined(names),
+                 "name it by `domains` in the configuration"};
   return Error{"power.unknown_domain", "no domain is called " + shown(pattern) + nearest(pattern, names),
                "there are: " + joined(names)};
 }
@@ -120,6 +126,12 @@ Result<void> may_set(const Range& range, const std::string& domain, double cap_w
                "take " + format_power(range.min_w) + " to " + format_power(range.max_w)};
 }
 
+std::string unlike(const std::string& name, std::set<std::string>& used) {
+  std::string out = name;
+  for (int again = 2; !used.insert(out).second; ++again) out = name + "#" + std::to_string(again);
+  return out;
+}
+
 std::string exact(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", value);
@@ -144,7 +156,7 @@ void EnergyCounter::add(std::uint64_t count, std::int64_t now_ns) {
   if (!begun_) {
     begun_ = true;
     last_ = count;
-    last_ns_ = now_ns;
+    last_ns_ = moved_ns_ = now_ns;
     return;
   }
   const std::int64_t passed = now_ns - last_ns_;
@@ -160,7 +172,8 @@ void EnergyCounter::add(std::uint64_t count, std::int64_t now_ns) {
     grown = count < last_ && since <= most_j ? since : 0;
   }
   energy_j_ += grown;
-  power_w_ = whole ? grown / s : unknown;
+  if (count != last_) moved_ns_ = now_ns;
+  power_w_ = whole && now_ns - moved_ns_ < still_ns ? grown / s : unknown;
   last_ = count;
   last_ns_ = now_ns;
 }
@@ -176,12 +189,28 @@ std::vector<Sensor> hwmon_sensors(const std::string& root) {
                                    {"fan", SensorKind::fan, 1},
                                    {"in", SensorKind::voltage, 1e-3},
                                    {"power", SensorKind::power, 1e-6}};
+  struct Chip {
+    fs::path path;
+    std::string name;
+  };
   std::vector<Sensor> out;
+  std::vector<Chip> chips;
+  std::map<std::string, int> named;
   std::error_code why;
   for (const auto& chip : fs::directory_iterator(root + "/class/hwmon", why)) {
-    const auto chip_name = read_text(chip.path() / "name");
-    if (!chip_name) continue;
-    for (const auto& file : fs::directory_iterator(chip.path(), why)) {
+    const auto name = read_text(chip.path() / "name");
+    if (!name) continue;
+    chips.push_back({chip.path(), *name});
+    ++named[*name];
+  }
+  for (const auto& chip : chips) {
+    std::string chip_name = chip.name;
+    if (named[chip.name] > 1) {
+      // Numbers of hwmon change from one start to the next, the device stays.
+      const fs::path device = fs::read_symlink(chip.path / "device", why);
+      chip_name += "@" + (device.empty() ? chip.path : device).filename().string();
+    }
+    for (const auto& file : fs::directory_iterator(chip.path, why)) {
       const std::string name = file.path().filename();
       if (!name.ends_with("_input")) continue;
       const std::string channel = name.substr(0, name.size() - 6);
@@ -191,9 +220,8 @@ std::vector<Sensor> hwmon_sensors(const std::string& root) {
           continue;
         const auto value = read_number(file.path());
         if (!value) break;
-        auto label = read_text(chip.path() / (channel + "_label"));
-        out.push_back(
-            {*chip_name + "/" + (label && !label->empty() ? *label : channel), kind.kind, *value * kind.unit});
+        auto label = read_text(chip.path / (channel + "_label"));
+        out.push_back({chip_name + "/" + (label && !label->empty() ? *label : channel), kind.kind, *value * kind.unit});
         break;
       }
     }

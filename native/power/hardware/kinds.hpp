@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ Result<std::vector<std::size_t>> chosen(const std::string& pattern, const std::v
 Range narrowed(Range range, const HardwareSpec& spec);
 /// Errors: power.read_only, power.out_of_range.
 Result<void> may_set(const Range& range, const std::string& domain, double cap_w);
+/// `name`, with "#2", "#3", … behind it where it is among `used` already, which then has it, too.
+std::string unlike(const std::string& name, std::set<std::string>& used);
 /// A number as Original::value has it: all its digits.
 std::string exact(double value);
 
@@ -59,20 +62,24 @@ class EnergyCounter {
   void add(std::uint64_t count, std::int64_t now_ns);
   double energy_j() const { return energy_j_; }
   /// Over the time between the last two counts that were long enough apart to tell; NaN: there were not yet two, or it
-  /// was reset between them.
+  /// was reset between them, or it stands still.
   double power_w() const { return power_w_; }
+  /// For how long it has not moved, as a counter of a machine that is on does: those of virtual machines and of faulty
+  /// firmware.
+  double still_s() const { return begun_ ? static_cast<double>(last_ns_ - moved_ns_) * 1e-9 : 0; }
 
  private:
   double unit_j_;
   std::uint64_t range_;
   double most_w_;
   std::uint64_t last_ = 0;
-  std::int64_t last_ns_ = 0;
+  std::int64_t last_ns_ = 0, moved_ns_ = 0;
   double energy_j_ = 0, power_w_ = unknown;
   bool begun_ = false;
 };
 
-/// What hwmon has of temperatures, fans and voltages under a sysfs root. Files that vanish are left out.
+/// What hwmon has of temperatures, fans and voltages under a sysfs root. Files that vanish are left out. Of chips of
+/// one name, as two sockets or two drives have, each name has the device with it: "nvme@nvme1/Composite".
 std::vector<Sensor> hwmon_sensors(const std::string& root);
 
 }  // namespace sonde::power::kinds

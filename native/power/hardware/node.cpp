@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "core/clock.hpp"
 #include "core/text.hpp"
@@ -37,6 +39,7 @@ class RealNode final : public Node {
     bool read_only = true;
     std::string why, cpufreq_root = "/sys";
     bool simulated = false, frequencies = false;
+    std::set<std::string> used_names;
     for (const auto& spec : settings.hardware) {
       if (spec.kind == Source::cpufreq) {  // frequencies alone: nothing of it is power
         cpufreq_root = spec.root;
@@ -56,7 +59,8 @@ class RealNode final : public Node {
       if (model_.find(model) == std::string::npos) model_ += (model_.empty() ? "" : ", ") + model;
       const auto& names = (*opened)->domains();
       for (std::size_t k = 0; k < names.size(); ++k) {
-        Domain one{parts_.size(), k, names[k], is_whole(names[k]), !counted_elsewhere(names[k], names)};
+        Domain one{parts_.size(), k, kinds::unlike(names[k], used_names), is_whole(names[k]),
+                   !counted_elsewhere(names[k], names)};
         if (const Range range = (*opened)->range(k); !range.settable && why.empty())
           why = tag + " " + names[k] + ": " + range.why_not;
         domains_.push_back(one);
@@ -121,6 +125,9 @@ class RealNode final : public Node {
       }
       out.sensors.insert(out.sensors.end(), part.sensors.begin(), part.sensors.end());
     }
+    // Whoever reads them knows them by their names: none takes another's place.
+    std::map<SensorKind, std::set<std::string>> used;
+    for (auto& sensor : out.sensors) sensor.name = kinds::unlike(sensor.name, used[sensor.kind]);
     double power_w = base_w_, energy_j = unknown;
     for (std::size_t k = 0; k < domains_.size(); ++k) {
       const auto& one = domains_[k];

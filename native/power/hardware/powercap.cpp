@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ namespace fs = std::filesystem;
 constexpr double beyond_factor = 10, beyond_w = 10e3;
 /// RAPL tells no least cap. Packages do not go much below a quarter of their highest, whatever is asked of them.
 constexpr double least_share = 0.25;
+/// A counter that stands still is reported after this.
+constexpr double still_s = 30;
 
 struct Constraint {
   std::string file;  // "constraint_0_power_limit_uw"
@@ -37,6 +40,7 @@ struct Constraint {
 
 struct Zone {
   std::string name;  // "package-0", "package-0/dram", "psys"
+  std::string kernels_name;
   std::string folder;
   std::optional<EnergyCounter> counter;
   std::vector<Constraint> limits;  // the long term's first
@@ -44,6 +48,12 @@ struct Zone {
 };
 
 bool is_package(const std::string& name) { return name.starts_with("package-") && name.find('/') == std::string::npos; }
+
+/// "intel-rapl" of ".../intel-rapl:0:1".
+std::string driver_of(const std::string& folder) {
+  const std::string entry = folder.substr(folder.rfind('/') + 1);
+  return entry.substr(0, entry.find(':'));
+}
 
 /// "intel-rapl:0:1" has two numbers; what is no zone has none.
 std::size_t depth_of(const std::string& folder) {
@@ -62,7 +72,10 @@ class Powercap final : public Hardware {
     if (!zones) return zones.error();
     std::vector<std::string> names;
     for (const auto& zone : *zones) names.push_back(zone.name);
-    auto taken = chosen(spec.domains, names, is_package);
+    // Where the kernel has no packages, the whole platform is all that it counts.
+    const bool packages = std::any_of(names.begin(), names.end(), is_package);
+    auto taken = chosen(spec.domains, names,
+                        [&](const std::string& name) { return packages ? is_package(name) : name == "psys"; });
     if (!taken) return taken.error();
     for (const auto k : *taken) {
       auto& zone = (*zones)[k];
@@ -97,6 +110,11 @@ class Powercap final : public Hardware {
       if (const auto counted = count(zone)) {
         one.power_w = zone.counter->power_w();
         any = true;
+        if (const double still = zone.counter->still_s(); still >= still_s)
+          trouble({"power.hardware_failed",
+                   zone.folder + "/energy_uj has stood still for " + format_duration(std::floor(still)) +
+                       ": the power of " + zone.name + " is not known",
+                   ""});
       } else {
         trouble(counted.error());
       }
@@ -206,7 +224,11 @@ class Powercap final : public Hardware {
     };
     if (why) return none("there is no RAPL: " + folder + ": " + why.message());
     std::sort(entries.begin(), entries.end(), before);
+    // Of a package that two drivers have, the registers' own is used: the lower limit of both is in force.
+    std::stable_partition(entries.begin(), entries.end(),
+                          [](const std::string& entry) { return !driver_of(entry).ends_with("-mmio"); });
     std::map<std::string, std::string> packages;  // "intel-rapl:0" -> "package-0"
+    std::set<std::string> used;
     std::vector<Zone> out;
     for (const auto& entry : entries) {
       const std::size_t depth = depth_of(entry);
@@ -222,11 +244,19 @@ class Powercap final : public Hardware {
         if (parent == packages.end()) continue;
         *name = parent->second + "/" + *name;
       }
-      // A package is there twice where the MMIO driver has it, too: it is one package.
-      if (std::any_of(out.begin(), out.end(), [&](const Zone& z) { return z.name == *name; })) continue;
+      // The MMIO driver has a package a second time: it is one package. Two of one driver are two, as of dies that an
+      // older kernel gives one name.
+      const std::string driver = entry.substr(0, entry.find(':'));
+      if (std::any_of(out.begin(), out.end(),
+                      [&](const Zone& z) { return z.kernels_name == *name && driver_of(z.folder) != driver; })) {
+        packages.erase(entry);
+        continue;
+      }
       Zone zone;
-      zone.name = *name;
+      zone.kernels_name = *name;
+      zone.name = unlike(*name, used);
       zone.folder = path;
+      if (depth == 1) packages[entry] = zone.name;
       out.push_back(std::move(zone));
     }
     if (out.empty()) return none("there is no RAPL: no package in " + folder);

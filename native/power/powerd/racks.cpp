@@ -79,7 +79,7 @@ std::vector<double> within_racks(const Ledger& ledger, const std::vector<Rack>& 
     for (const auto k : rack.nodes) {
       if (std::isnan(caps[k])) continue;
       const Member& member = ledger.members()[k];
-      const double now_w = ledger.committed_w(k, now_ns);
+      const double now_w = ledger.own_w(k, now_ns);
       double cap = std::clamp(caps[k], member.min_w, member.max_w);
       if (unknown_above && cap > member.safe_w) {
         caps[k] = unknown;

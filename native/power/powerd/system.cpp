@@ -28,6 +28,12 @@ double seconds(std::int64_t value_ns) { return static_cast<double>(value_ns) / 1
 std::uint32_t code(bus::ReplyCode c) { return static_cast<std::uint32_t>(c); }
 std::uint32_t code(PowerCode c) { return static_cast<std::uint32_t>(c); }
 
+std::string instance_name(std::uint64_t instance) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(instance));
+  return digits;
+}
+
 const char* name_of(SystemOrder order) {
   switch (order) {
     case SystemOrder::SET_POWER: return "SET_POWER";
@@ -177,10 +183,17 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   st.seen_epoch = report.seen.epoch;
   st.cap_w = report.cap_w;
   if (!asked_ns) st.trouble = trouble;  // an answer tells none
+  // No message travels for longer than a lease.
+  st.namesakes.heard(report, power_w, member, asked_ns, now_ns, settings_.budget.lease_s);
+  count_namesakes(k, now_ns);
   const double allowed = std::isfinite(report.cap_w)                      ? report.cap_w
                          : report.leased && std::isfinite(report.lease_w) ? report.lease_w
                                                                           : member.safe_w;
-  if (std::isfinite(power_w) && power_w >= 0) {
+  if (!st.running.empty()) {
+    st.power_w = st.cap_w = 0;
+    for (const auto& one : st.running) st.power_w += one.power_w, st.cap_w += one.cap_w;
+    st.power_ns = now_ns, st.allowed_w = st.power_cap_w = unknown;
+  } else if (std::isfinite(power_w) && power_w >= 0) {
     st.power_w = power_w, st.power_ns = now_ns;
     // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
     st.obedience.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, seconds(now_ns));
@@ -822,7 +835,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
           now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0)))
         v.iteration_s = st.iteration_s;
     }
-    bool lendable = seems_there(k, now_ns) && !st.disobeys;
+    bool lendable = seems_there(k, now_ns) && !st.disobeys && st.running.empty();
     double held = member.safe_w;
     if (ledger_) {
       lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) &&
@@ -854,6 +867,29 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
   return out;
 }
 
+/// Which node managers of one name run at once: all are counted, and it is reported.
+void Manager::count_namesakes(std::size_t k, std::int64_t now_ns) {
+  NodeState& st = states_[k];
+  const bool before = !st.running.empty();
+  st.running = st.namesakes.running(now_ns, std::max(settings_.budget.lease_s, 2.5 * st.period_s));
+  if (ledger_) {
+    std::vector<std::pair<std::uint64_t, double>> others;
+    for (const auto& one : st.running) others.emplace_back(one.instance, one.at_w);
+    ledger_->beside(k, std::move(others));
+  }
+  const bool now = !st.running.empty();
+  if (now == before) return;
+  counts_.namesakes += now;
+  std::vector<std::string> instances;
+  for (const auto& one : st.running) instances.push_back(instance_name(one.instance));
+  const char* what = now ? "node_name_twice" : "node_name_once";
+  const std::string& name = settings_.nodes[k].member.name;
+  out_.events.push_back(event(what).add("node", name).add("instances", instances).add("what", trouble_of(k)));
+  Line l = line(what);
+  l.json.add("node", name).add("instances", instances);
+  out_.audit.push_back(std::move(l));
+}
+
 void Manager::decide(std::int64_t now_ns) {
   double budget = 0, least = 0;
   std::vector<bool> fixed;
@@ -880,8 +916,10 @@ void Manager::decide(std::int64_t now_ns) {
   }
   fit_racks(racks_, held, low, high, weight, caps);
   for (std::size_t k = 0; k < nodes.size(); ++k) {
-    // One that does not hold to its cap is asked to go to its safe cap; of one that is not heard nothing is asked.
-    if (fixed[k] && (states_[k].disobeys || (ledger_ && ledger_->stuck(k)))) caps[k] = settings_.nodes[k].member.safe_w;
+    // One that does not hold to its cap is asked to go to its safe cap, and so are several of one name; of one that is
+    // not heard nothing is asked.
+    const bool to_safe = states_[k].disobeys || !states_[k].running.empty() || (ledger_ && ledger_->stuck(k));
+    if (fixed[k] && to_safe) caps[k] = settings_.nodes[k].member.safe_w;
     states_[k].wanted_w = caps[k];
   }
   caps_ = std::move(caps);
@@ -973,6 +1011,7 @@ void Manager::tick(std::int64_t now_ns) {
   run_orders(now_ns);
   if (now_ns >= next_period_ns_) {
     for (std::size_t k = 0; k < states_.size(); ++k) {
+      if (!states_[k].running.empty()) count_namesakes(k, now_ns);
       const bool there = seems_there(k, now_ns);
       if (there != states_[k].there)
         out_.events.push_back(event(there ? "node_heard" : "node_lost").add("node", settings_.nodes[k].member.name));
@@ -1031,6 +1070,10 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
 
 std::string Manager::trouble_of(std::size_t node) const {
   const NodeState& st = states_[node];
+  if (!st.running.empty())
+    return "power.name_twice: " + std::to_string(st.running.size()) + " node managers are called " +
+           settings_.nodes[node].member.name +
+           ": all are counted, and each gets its safe cap at most; give each its own name (--name), and [[nodes]] one";
   if (st.disobeys)
     return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) +
            ", and is counted at its most";

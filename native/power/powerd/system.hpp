@@ -8,7 +8,8 @@
 /// racks' (racks.hpp): what is here decides what they are asked for.
 ///
 /// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what
-/// others get is the less. Owner-thread.
+/// others get is the less. Node managers of one name (namesakes.hpp) are all counted, and lent their safe cap at most.
+/// Owner-thread.
 
 #include <cmath>
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include "power/hardware/node.hpp"
 #include "power/ledger.hpp"
 #include "power/messages.hpp"
+#include "power/namesakes.hpp"
 #include "power/powerd/kept.hpp"
 #include "power/powerd/racks.hpp"
 
@@ -88,7 +90,7 @@ class Manager {
   };
   struct Counts {
     std::uint64_t takeovers = 0, stepped_back = 0, grants = 0, refused = 0, orders = 0, orders_refused = 0,
-                  corrected = 0, unknown_nodes = 0, implausible = 0;
+                  corrected = 0, unknown_nodes = 0, implausible = 0, namesakes = 0;
   };
 
   /// `kept`: of its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value
@@ -150,6 +152,8 @@ class Manager {
     bool leased = false, disobeys = false, look = false, there = false;
     unsigned unanswered = 0;  ///< questions since it was heard
     Obedience obedience;
+    Namesakes namesakes;
+    std::vector<Namesakes::One> running;  ///< where there is more than one
     std::string trouble, refusal;
     std::size_t job = 0;  ///< in jobs_, + 1; 0: none
   };
@@ -199,6 +203,7 @@ class Manager {
   void goes_on(Order order, std::int64_t now_ns);
   void comply(std::int64_t now_ns);
   std::vector<NodeView> views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns);
+  void count_namesakes(std::size_t node, std::int64_t now_ns);
   void decide(std::int64_t now_ns);
   void lend(std::int64_t now_ns);
   void ask(std::int64_t now_ns);

@@ -85,6 +85,8 @@ std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& coun
   counter("sonde_power_orders", "Orders received.", counts.orders);
   counter("sonde_power_orders_refused", "Orders refused.", counts.orders_refused);
   counter("sonde_power_proposals_corrected", "Proposals of the policy that broke a limit.", counts.corrected);
+  counter("sonde_power_names_twice", "How often several node managers of one name began to run at once.",
+          counts.namesakes);
   counter("sonde_power_implausible", "Messages that cannot be true, and were left out.", counts.implausible);
   counter("sonde_power_unknown_node_messages", "Messages of nodes that are not in the configuration.",
           counts.unknown_nodes);

@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/printable.hpp"
 
 namespace sonde::power {
 
@@ -28,11 +29,11 @@ inline void say(int descriptor, std::string line) {
   }
 }
 
-inline void log_line(const std::string& text) { say(STDERR_FILENO, "power: " + text); }
+inline void log_line(const std::string& text) { say(STDERR_FILENO, "power: " + printable(text)); }
 
 inline void log_error(const Error& error) {
-  say(STDERR_FILENO, "error: power: " + error.what);
-  if (!error.hint.empty()) say(STDERR_FILENO, "  hint: " + error.hint);
+  say(STDERR_FILENO, "error: power: " + printable(error.what));
+  if (!error.hint.empty()) say(STDERR_FILENO, "  hint: " + printable(error.hint));
 }
 
 inline void event(const JsonLine& line) { say(STDOUT_FILENO, line.text()); }

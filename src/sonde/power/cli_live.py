@@ -40,64 +40,77 @@ REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the
     help="How long to listen, at most.",
 )
 def status(config_path: Path, within_s: float) -> Outcome:
-    """Say who is heard, what is drawn and lent, and whether the budget was held in the last hour.
+    """Say who is heard and who leads, what is drawn and lent, and whether the budget was held in the last hour.
+
+    The numbers are those of the manager that leads; what was heard is shown where none answers. Exit 1: no manager
+    leads, a node is not heard, caps are above the budget, or a node is counted at its most.
 
     \b
     sonde power status --config power.toml
     """
+    from sonde.core.errors import Exit
     from sonde.power import live, run_bus, run_live, words
 
     stack = run_bus.load(config_path)
     with run_live.listening(stack) as (bus, ears):
         now, whole = run_live.look(ears, stack, within_s)
         # One that was not heard may report seldom; if it is there, the bus knows it by now.
-        known = _asked(bus, within_s if now["cluster"]["managed"] else min(within_s, 1.0))
+        answer = _asked(bus, within_s if now["cluster"]["managed"] else min(within_s, 1.0))
+        if answer is not None:
+            now = live.informed(now, answer)
     before = run_live.past(stack)
     values = {**words.values(before), **now["cluster"], "nodes": now["nodes"], "jobs": now["jobs"]}
     values["lease_s"] = now["cluster"].get("lease_s", values["lease_s"])
-    outcome = Outcome("power", "status", live.verdict(now), values=values)
-    outcome.tables.append(_nodes(now["nodes"], known))
+    outcome = Outcome("power", "status", live.summary(now), values=values)
+    outcome.tables.append(_nodes(now["nodes"]))
+    outcome.findings = live.found(now)
+    outcome.exit = Exit.FINDING if outcome.findings else Exit.DONE
     if before is not None:
         outcome.lines.append(f"In the last hour: {words.sentence(before)}.")
         outcome.tables.append(words.table(before))
     else:
         outcome.lines.append(f"There is no history at {stack.history}: a monitor keeps it.")
-    outcome.sound = whole
+    outcome.sound = not outcome.findings and (whole or answer is not None)
     return outcome
 
 
-def _asked(bus: Any, within_s: float) -> dict[str, dict[str, Any]]:
-    """What the leading manager has of each node; {} where none answers."""
+def _asked(bus: Any, within_s: float) -> dict[str, Any] | None:
+    """What the leading manager has of the cluster and of each node; None where none answers."""
     from contextlib import suppress
 
     from sonde.core.errors import SondeError
     from sonde.power import run_bus
 
     with suppress(SondeError):
-        body = run_bus.ask(bus, "SystemPowerManager_get", {"ask": "GET_POWER"}, timeout_s=within_s).body
-        return {str(node["node"]): node for node in body["nodes"]}
-    return {}
+        body: dict[str, Any] = run_bus.ask(
+            bus, "SystemPowerManager_get", {"ask": "GET_POWER"}, timeout_s=within_s
+        ).body
+        return body
+    return None
 
 
-def _nodes(nodes: list[dict[str, Any]], known: dict[str, dict[str, Any]]) -> Table:
+def _nodes(nodes: list[dict[str, Any]]) -> Table:
     def watts(value: Any) -> str:
         return format_power(value) if isinstance(value, float) and value == value else "–"
 
     rows = []
     for node in nodes:
-        of_manager = known.get(node["node"], {})
         if not node["up"]:
             age = node.get("age_s")
             heard = "not heard" if age is None else f"not heard for {format_duration(age)}"
-            rows.append((node["node"], heard, "–", watts(of_manager.get("committed_w")), "–", "–"))
+            rows.append(
+                (node["node"], heard, "–", watts(node.get("committed_w")), "–", node["trouble"] or "–")
+            )
             continue
-        lease = format_duration(max(0.0, node["left_s"])) if node["left_s"] is not None else "safe cap"
+        lease = "leased" if node["leased"] else "safe cap"
+        if node["leased"] and node["left_s"] is not None:
+            lease = format_duration(max(0.0, node["left_s"]))
         rows.append(
             (
                 node["node"],
                 watts(node["power_w"]),
                 watts(node["cap_w"]),
-                watts(of_manager.get("committed_w")),
+                watts(node.get("committed_w")),
                 lease,
                 node["trouble"] or node["source"],
             )

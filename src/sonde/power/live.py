@@ -8,9 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_power, format_share
 from sonde.power.openmetrics import LEAST_S, UNHEARD, heard
-from sonde.power.telemetry import CLUSTER, JOB, NAN, NODE, SIMULATED, ClusterSample, Latest, total
+from sonde.power.telemetry import (
+    CLUSTER,
+    JOB,
+    NAN,
+    NODE,
+    SIMULATED,
+    ClusterSample,
+    Latest,
+    known,
+    total,
+)
 
 MOST_POINTS = 3600  # of the course: an hour, by seconds
 
@@ -112,6 +123,78 @@ def present(latest: Latest, cluster: str, now_s: float, expected: Sequence[str] 
     return {"cluster": of_cluster, "nodes": nodes, "jobs": jobs}
 
 
+def informed(now: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The present as the leading manager has it: who listens for some seconds misses nodes that report seldom.
+
+    now: of present(). answer: the body that a manager gave to GET_POWER.
+    """
+    table = {str(share["node"]): share for share in answer["nodes"]}
+    cluster = answer["cluster"]
+    nodes = []
+    for node in now["nodes"]:
+        share = table.get(node["node"])
+        if share is None:
+            nodes.append(node)
+            continue
+        trouble = str(share["trouble"])
+        of_manager = {
+            "up": bool(share["heard"]),
+            "age_s": number(known(share["age_s"])),
+            "leased": bool(share["leased"]),
+            "power_w": number(known(share["power_w"])),
+            "cap_w": number(known(share["cap_w"])),
+            "committed_w": number(known(share["committed_w"])),
+            "trouble": trouble or node["trouble"],
+            "job": str(share["job"]) or node["job"],
+        }
+        nodes.append({"energy_j": None, "left_s": None, "epoch": None, **node, **of_manager})
+    up = [node for node in nodes if node["up"]]
+    of_cluster = {
+        **now["cluster"],
+        "managed": True,
+        "up": len(up),
+        "power_w": number(known(cluster["power_w"])),
+        "sum_caps_w": number(total([node["cap_w"] for node in up if node.get("cap_w") is not None])),
+        "age_s": 0.0,
+        "manager": str(cluster["manager"]),
+        "state": str(cluster["state"]),
+        "policy": str(cluster["policy"]),
+        **{key: int(cluster[key]) for key in ("epoch", "nodes", "heard", "leased", "unknown_nodes")},
+        **{
+            key: number(known(cluster[key]))
+            for key in ("budget_w", "committed_w", "unknown_w", "safe_w", "lease_s")
+        },
+    }
+    return {**now, "cluster": of_cluster, "nodes": nodes}
+
+
+COUNTED_AT_MOST = ("power.name_twice", "power.disobeys", "power.stuck")
+
+
+def found(now: Mapping[str, Any]) -> list[Finding]:
+    """What a watchdog has to know of the present: it is why `status` ends with 1."""
+    of, out = now["cluster"], []
+    look = "sonde power status --within 20s"
+    if not of["managed"]:
+        out.append(
+            Finding("power.no_manager", "no system manager is heard: nodes go to their safe caps", {}, look)
+        )
+    names = [node["node"] for node in now["nodes"] if not node["up"]]
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        text = f"heard {len(now['nodes']) - len(names)} of {len(now['nodes'])} nodes; not {', '.join(names[:5])}{more}"
+        out.append(Finding("power.not_heard", text, {"nodes": names}, look))
+    caps, budget = of.get("sum_caps_w"), of.get("budget_w")
+    if caps is not None and budget is not None and caps > budget * 1.000001:
+        text = f"caps of {format_power(caps)} are above the budget of {format_power(budget)}"
+        out.append(Finding("power.above_budget", text, {"sum_caps_w": caps, "budget_w": budget}))
+    for node in now["nodes"]:
+        code, _, text = node["trouble"].partition(": ")
+        if code in COUNTED_AT_MOST:
+            out.append(Finding(code, f"{node['node']}: {text}", {"node": node["node"]}))
+    return out
+
+
 def verdict(now: Mapping[str, Any]) -> str:
     """One sentence on the present."""
     of = now["cluster"]
@@ -133,6 +216,17 @@ def verdict(now: Mapping[str, Any]) -> str:
     if not of["managed"]:
         said += "; no system manager is heard"
     return said + (" (simulated)" if of["simulated"] else "")
+
+
+def summary(now: Mapping[str, Any]) -> str:
+    """The verdict, how many nodes are heard, and who leads."""
+    of, text = now["cluster"], verdict(now)
+    if of.get("budget_w") is None:
+        return text
+    text += f"; heard {sum(node['up'] for node in now['nodes'])} of {len(now['nodes'])} nodes"
+    if of["managed"] and of.get("manager"):
+        text += f"; {of['manager']} {'leads' if of['state'] == 'active' else 'is ' + of['state']}"
+    return text
 
 
 @dataclass

@@ -5,10 +5,11 @@ Source: https://prometheus.io/docs/specs/om/open_metrics_spec/
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sonde.power.telemetry import CLUSTER, NODE, ClusterSample, JobSample, Latest, NodeSample
 
@@ -177,18 +178,27 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
     family("node_trouble", "", "Whether something is wrong with a node's hardware.").add(
         float(bool(node.trouble)), **of
     )
-    for domain in node.domains:
+    for domain, called in _named(node.domains):
         family("domain_watts", "watts", "What a part of a node draws.").add(
-            float(domain["power_w"]), domain=str(domain["name"]), **of
+            float(domain["power_w"]), domain=called, **of
         )
-    for one in node.frequencies:
+    for one, called in _named(node.frequencies):
         family("frequency_hertz", "hertz", "Frequency of a node's cores.").add(
-            float(one["current_hz"]), policy=str(one["name"]), **of
+            float(one["current_hz"]), policy=called, **of
         )
-    for sensor in node.sensors:
-        if (kind := _SENSORS.get(str(sensor["kind"]))) is not None:
-            name, unit, help = kind
-            family(f"node_{name}", unit, help).add(float(sensor["value"]), sensor=str(sensor["name"]), **of)
+    for kind, (name, unit, help) in _SENSORS.items():
+        for sensor, called in _named([s for s in node.sensors if str(s["kind"]) == kind]):
+            family(f"node_{name}", unit, help).add(float(sensor["value"]), sensor=called, **of)
+
+
+def _named(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each with a name of its own, as two sockets and two drives do not have: a scraper would take the last alone."""
+    used: set[str] = set()
+    for part in parts:
+        name = str(part["name"])
+        called = next(c for k in itertools.count(1) if (c := name if k == 1 else f"{name}#{k}") not in used)
+        used.add(called)
+        yield part, called
 
 
 def _of_job(family: _Maker, job: JobSample, cluster: str) -> None:

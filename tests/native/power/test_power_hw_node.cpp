@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -207,4 +208,26 @@ TEST_CASE("obedience: who draws above the cap for longer than patience disobeys"
   CHECK(o.add(100, 100, 12) == 0);
   CHECK(!o.disobeys());
   CHECK(o.add(120, 100, 13) == 0);
+}
+
+TEST_CASE("node: sensors and domains of one name have several names, of each kind for itself") {
+  PowerTree tree, other;
+  for (const auto* one : {&tree, &other}) {
+    one->zone("intel-rapl:0", "package-0");
+    one->put("class/hwmon/hwmon0/name", "chip");
+    for (const char* channel : {"temp1", "temp2", "fan1"}) {
+      one->put(std::string("class/hwmon/hwmon0/") + channel + "_input", "42000");
+      one->put(std::string("class/hwmon/hwmon0/") + channel + "_label", "CPU");
+    }
+  }
+  auto settings = over(tree);
+  settings.hardware.push_back(over(other).hardware.front());
+  const auto node = opened(settings);
+  const auto now = node->read();
+  std::multiset<std::string> sensors, domains;
+  for (const auto& one : now.sensors) sensors.insert(one.name);
+  for (const auto& one : now.domains) domains.insert(one.name);
+  CHECK(sensors ==
+        std::multiset<std::string>{"chip/CPU", "chip/CPU#2", "chip/CPU#3", "chip/CPU#4", "chip/CPU", "chip/CPU#2"});
+  CHECK(domains == std::multiset<std::string>{"package-0", "package-0#2"});
 }

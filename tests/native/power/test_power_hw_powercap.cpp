@@ -82,6 +82,44 @@ TEST_CASE("powercap: readings that follow at once do not make powers out of the 
   CHECK(counter.power_w() == doctest::Approx(100));
 }
 
+TEST_CASE("powercap: a counter that stands still is not 0 W, and says for how long it has") {
+  kinds::EnergyCounter counter(1e-6, 0, 2000);
+  counter.add(100'000'000, second);
+  counter.add(150'000'000, 2 * second);
+  CHECK(counter.power_w() == doctest::Approx(50));
+  counter.add(150'000'000, 2 * second + second / 2);
+  CHECK(counter.power_w() == 0);  // one that counts coarsely
+  counter.add(150'000'000, 3 * second);
+  CHECK(std::isnan(counter.power_w()));
+  CHECK(counter.still_s() == doctest::Approx(1));
+  counter.add(150'000'000, 33 * second);
+  CHECK(counter.still_s() == doctest::Approx(31));
+  counter.add(190'000'000, 34 * second);
+  CHECK(counter.still_s() == 0);
+  CHECK(counter.power_w() == doctest::Approx(40));
+  CHECK(counter.energy_j() == doctest::Approx(90));
+}
+
+TEST_CASE("powercap: two packages of one name and one driver are two, and both are capped") {
+  const PowerTree tree;
+  for (const char* folder : {"intel-rapl:0", "intel-rapl:1", "intel-rapl-mmio:0"}) tree.zone(folder, "package-0");
+  for (const char* folder : {"intel-rapl:0:0", "intel-rapl:1:0", "intel-rapl-mmio:0:0"})
+    tree.zone(folder, "dram", false);
+  const auto hardware = opened(tree);
+  CHECK(hardware->domains() == std::vector<std::string>{"package-0", "package-0#2"});
+  for (std::size_t k = 0; k < 2; ++k) CHECK(*hardware->cap(k, 100) == 100);
+  CHECK(tree.get(zone_0 + "constraint_0_power_limit_uw") == "100000000");
+  CHECK(tree.get(zone_1 + "constraint_0_power_limit_uw") == "100000000");
+  CHECK(tree.get("class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw") == "200000000");
+  CHECK(opened(tree, "*")->domains().size() == 4);
+}
+
+TEST_CASE("powercap: a kernel that has the platform alone is capped by it") {
+  const PowerTree tree;
+  tree.zone("intel-rapl:0", "psys");
+  CHECK(opened(tree)->domains() == std::vector<std::string>{"psys"});
+}
+
 TEST_CASE("powercap: packages are the domains; parts, psys and a second driver of the same package are not") {
   const PowerTree tree;
   for (const char* folder : {"intel-rapl:0", "intel-rapl-mmio:0"}) tree.zone(folder, "package-0");
@@ -317,4 +355,29 @@ TEST_CASE("hwmon: temperatures, fans and voltages by their labels") {
   CHECK(all[1].value == 1200);
   CHECK(all[2].kind == SensorKind::voltage);
   CHECK(all[2].value == doctest::Approx(1.024));
+}
+
+TEST_CASE("hwmon: two sockets and two drives have eight temperatures of eight names") {
+  const PowerTree tree;
+  const char* const labels[][3] = {{"Package id 0", "Core 0", "Core 1"}, {"Package id 1", "Core 0", "Core 1"}};
+  for (int chip = 0; chip < 2; ++chip) {
+    const std::string socket = "class/hwmon/hwmon" + std::to_string(chip) + "/",
+                      drive = "class/hwmon/hwmon" + std::to_string(chip + 2) + "/";
+    tree.put(socket + "name", "coretemp");
+    std::filesystem::create_symlink("../../../coretemp." + std::to_string(chip), tree.root + "/" + socket + "device");
+    for (int k = 0; k < 3; ++k) {
+      const std::string channel = socket + "temp" + std::to_string(k + 1);
+      tree.put(channel + "_input", std::to_string(40000 + 10000 * chip + 1000 * k));
+      tree.put(channel + "_label", labels[chip][k]);
+    }
+    tree.put(drive + "name", "nvme");
+    tree.put(drive + "temp1_input", "60000");
+    tree.put(drive + "temp1_label", "Composite");
+  }
+  std::vector<std::string> names;
+  for (const auto& one : kinds::hwmon_sensors(tree.root)) names.push_back(one.name);
+  CHECK(names == std::vector<std::string>{"coretemp@coretemp.0/Core 0", "coretemp@coretemp.0/Core 1",
+                                          "coretemp@coretemp.0/Package id 0", "coretemp@coretemp.1/Core 0",
+                                          "coretemp@coretemp.1/Core 1", "coretemp@coretemp.1/Package id 1",
+                                          "nvme@hwmon2/Composite", "nvme@hwmon3/Composite"});
 }

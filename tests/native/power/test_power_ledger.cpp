@@ -192,10 +192,33 @@ TEST_CASE("a late word of a node manager that was replaced is not taken for a ne
   book.heard(0, late, 1 * second, 4 * second);
   book.heard(0, report(earlier[0], 5 * second), 0, 5 * second);
   CHECK(book.committed_w(5 * second) == 300);
-  // And one that did begin anew is at its safe cap, whatever was lent before.
+  // And one that did begin anew is at its safe cap; what was lent before counts beside it while it may be in force: the
+  // earlier one may run on elsewhere.
   std::vector<LeaseKeeper> third{{limits(), 3, later[0].seen()}};
   book.heard(0, report(third[0], 6 * second), 6 * second, 6 * second);
-  CHECK(book.committed_w(6 * second) == 100);
+  CHECK(book.own_w(0, 6 * second) == 100);
+  CHECK(book.committed_w(6 * second) == 400);
+  CHECK(book.committed_w(in(18.1)) == 100);
+}
+
+TEST_CASE("of two node managers of one name each is counted with what was lent to it") {
+  auto book = ledger(600, {{"n1", 50, 400, 100}});
+  std::vector<LeaseKeeper> one{{limits(), 1}}, other{{limits(), 2}};
+  exchange(book, one, {300}, second);
+  exchange(book, other, {200}, 2 * second);
+  CHECK(book.committed_w(3 * second) == 500);
+  // The first is heard again, and what it has is counted once.
+  book.heard(0, report(one[0], 4 * second), 4 * second, 4 * second);
+  CHECK(book.own_w(0, 4 * second) == 300);
+  CHECK(book.committed_w(4 * second) == 500);
+  // No more is lent than the budget has beyond both.
+  for (const auto& [k, grant] : book.due({400}, 5 * second)) CHECK(grant.cap_w <= 400);
+  CHECK(book.committed_w(5 * second) <= 600);
+  // One that is known to run is at its safe cap at least, for as long as that is reported.
+  book.beside(0, {{1, 300}, {2, 100}});
+  CHECK(book.committed_w(in(40)) == 200);
+  book.beside(0, {});
+  CHECK(book.committed_w(in(40)) == 100);
 }
 
 TEST_CASE("a node whose hardware has more than it was lent is counted with it") {

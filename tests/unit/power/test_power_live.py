@@ -52,6 +52,77 @@ def test_nobody_leads():
     assert "no system manager" in live.verdict(live.present(Latest(), "demo", 1.0, ["n1"]))
 
 
+def share(node: str, heard: bool = True, trouble: str = "") -> dict[str, object]:
+    nan = math.nan
+    return {
+        "node": node,
+        "heard": heard,
+        "leased": heard,
+        "power_w": 200.0 if heard else nan,
+        "cap_w": 210.0,
+        "committed_w": 210.0 if heard else 100.0,
+        "age_s": 0.5 if heard else 30.0,
+        "job": "",
+        "trouble": trouble,
+    }
+
+
+def of_manager(*nodes: dict[str, object]) -> dict[str, object]:
+    heard = sum(bool(node["heard"]) for node in nodes)
+    cluster = {
+        "manager": "m2",
+        "state": "active",
+        "policy": "fair",
+        "epoch": 4,
+        "nodes": len(nodes),
+        "heard": heard,
+        "leased": heard,
+        "unknown_nodes": 0,
+        "budget_w": 1000.0,
+        "committed_w": 900.0,
+        "unknown_w": 0.0,
+        "safe_w": 300.0,
+        "lease_s": 15.0,
+        "power_w": 200.0 * heard,
+    }
+    return {"cluster": cluster, "nodes": list(nodes)}
+
+
+def test_the_managers_table_counts_also_for_nodes_that_were_not_heard_here():
+    names = [f"n{k}" for k in range(1, 6)]
+    # Heard here was nobody but n1, as within the first seconds on a large bus.
+    latest = Latest()
+    latest.take(NodeSample("n1", 1, 1.0, "redfish", 150.0, 7.0, 230.0, 230.0, 2.5, True), 100.0)
+    here = live.present(latest, "demo", 101.0, names)
+    table = of_manager(*(share(name, heard=name in ("n1", "n4")) for name in names))
+    now = live.informed(here, table)
+    json.dumps(now, allow_nan=False)
+    assert [node["node"] for node in now["nodes"] if node["up"]] == ["n1", "n4"]
+    assert now["cluster"]["power_w"] == 400
+    assert live.summary(now) == "400 W of 1 kW drawn, caps 420 W; heard 2 of 5 nodes; m2 leads"
+    (finding,) = live.found(now)
+    assert (finding.code, finding.text) == ("power.not_heard", "heard 2 of 5 nodes; not n2, n3, n5")
+    # And the other way round: the manager has lost what is heard here.
+    lost = live.informed(here, of_manager(*(share(name, heard=name != "n1") for name in names)))
+    assert "heard 4 of 5 nodes" in live.summary(lost)
+
+
+def test_what_a_watchdog_has_to_know():
+    assert live.found(live.present(known(), "demo", 101.0)) == []
+    codes = [one.code for one in live.found(live.present(known(), "demo", 120.0))]
+    assert codes == ["power.no_manager", "power.not_heard"]
+    assert [one.code for one in live.found(live.present(known(budget_w=400.0), "demo", 101.0))] == [
+        "power.above_budget"
+    ]
+    twice = "power.name_twice: 2 node managers are called n1: all are counted"
+    now = live.informed(
+        live.present(known(), "demo", 101.0), of_manager(share("n1", trouble=twice), share("n2"))
+    )
+    (finding,) = live.found(now)
+    assert finding.code == "power.name_twice"
+    assert finding.text.startswith("n1: 2 node managers are called n1")
+
+
 def test_lines_fit_80_columns_whatever_names_are():
     latest = known()
     latest.take(

@@ -52,6 +52,22 @@ def test_a_node_that_is_not_heard_has_no_present():
     assert heard(NodeSample("n1", 1, period_s=0.1), 4.0)  # never sooner than a scrape comes
 
 
+def test_sensors_and_domains_of_one_name_are_all_there():
+    chips = [("coretemp/Package id 0", 41.0), ("coretemp/Package id 1", 51.0), ("nvme/Composite", 61.0)]
+    chips += [("coretemp/Core 0", 42.0), ("coretemp/Core 1", 43.0), ("coretemp/Core 0", 52.0)]
+    chips += [("coretemp/Core 1", 53.0), ("nvme/Composite", 71.0)]
+    sensors = tuple({"name": name, "kind": "SENSOR_TEMPERATURE", "value": value} for name, value in chips)
+    domains = tuple({"name": "node", "power_w": power_w} for power_w in (100.0, 120.0))
+    latest = Latest()
+    latest.take(NodeSample("n1", 1, 1.0, sensors=sensors, domains=domains), 100.0)
+    text = render(families(latest, "demo", 101.0, OfMonitor()), True).splitlines()
+    warm = [line for line in text if line.startswith("sonde_power_node_sensor_celsius{")]
+    assert sorted(float(line.split()[-1]) for line in warm) == sorted(value for _, value in chips)
+    assert len({line.split("}")[0] for line in warm}) == 8
+    assert any('sensor="coretemp/Core 0#2"' in line for line in warm)
+    assert sum(line.startswith("sonde_power_domain_watts{") for line in text) == 2
+
+
 def test_names_of_counters_differ_between_the_formats():
     family = Family("a_joules", "counter", "joules", "Energy.")
     family.add(2.0, node="n1")

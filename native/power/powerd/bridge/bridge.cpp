@@ -42,7 +42,11 @@ std::int64_t wall_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-bool loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool loopback(const std::string& host) {
+  // A name like 127.site.example is another machine's.
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
+}
 
 std::string file_name(std::string_view name) {
   std::string out;
@@ -160,10 +164,27 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     auto password = first_line(b.config_.password_file);
     if (!password) return password.error();
     options.password = std::move(*password);
-    if (options.ca.empty() && !loopback(options.host))
-      return Error{"bridge.plain_password", "the password would travel to " + options.host + " in the clear",
-                   "set `ca` in [mqtt-bridge]: then the bridge speaks TLS"};
   }
+  options.unprotected = b.config_.unprotected;
+  if (options.unprotected && (!options.ca.empty() || !loopback(options.host)))
+    return Error{"bridge.bad_unprotected",
+                 options.ca.empty()
+                     ? "unprotected is for a broker on this machine, and the broker is " + shown(b.config_.broker)
+                     : "unprotected and ca exclude each other: with ca the broker proves who it is",
+                 options.ca.empty() ? "set `ca` in [mqtt-bridge] instead: then the bridge speaks TLS"
+                                    : "leave unprotected out of [mqtt-bridge]"};
+  if (!options.password.empty() && options.ca.empty() && !options.unprotected)
+    return Error{"bridge.plain_password",
+                 "without TLS the password would go to whoever listens at " + shown(b.config_.broker) +
+                     (loopback(options.host) ? ": each user of this machine can, before the broker does"
+                                             : ", and pass the network in the clear"),
+                 std::string("set `ca` in [mqtt-bridge]: then the bridge speaks TLS, and the broker proves who it is") +
+                     (loopback(options.host) ? "; or unprotected = true, where nobody else can listen there" : "")};
+  if (options.unprotected)
+    b.open_troubles_.push_back(
+        {"bridge.unprotected",
+         "whoever listens at " + shown(b.config_.broker) + " gets the password and may give orders: unprotected = true",
+         "set `ca` in [mqtt-bridge] instead: then the broker proves who it is"});
 
   auto bus = open_bus(config, "mqtt-bridge-" + name);
   if (!bus) return bus.error();
@@ -202,9 +223,13 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     const bool credentials =
         (!b.config_.user.empty() && !b.config_.password_file.empty()) || !b.config_.certificate.empty();
     const bool secured = b.bus_->profile().security.has_value();
-    const std::string why_not =
-        !secured ? "the bus profile has no <security>" : "the broker is used without credentials";
-    b.requests_ = Requests::open(b.bus_, prefix, secured && credentials, why_not, [&b] { b.wake(); }, b.open_troubles_);
+    const bool proves = !options.ca.empty() || options.unprotected;
+    const std::string why_not = !secured       ? "the bus profile has no <security>"
+                                : !credentials ? "the broker is used without credentials"
+                                               : "the broker has not proved who it is: set ca in [mqtt-bridge]";
+    // Whether it does prove that is the link's to say, of each message: Received::trusted.
+    b.requests_ =
+        Requests::open(b.bus_, prefix, secured && credentials && proves, why_not, [&b] { b.wake(); }, b.open_troubles_);
   }
 
   Link::Handlers handlers;
@@ -274,7 +299,7 @@ void Bridge::stop(double s) {
   drain_until_ns_ = now_ns() + static_cast<std::int64_t>(s * 1e9);
   draining_ = true;
   wake();
-  link_->stop(mqtt_thread_, ended_);
+  link_->stop();
   mqtt_thread_.join();
 }
 
@@ -387,7 +412,7 @@ void Bridge::subscribed(bool session_present) {
             .add("event", "connected")
             .add("broker", config_.broker)
             .add("session", session_present)
-            .add("tls", !config_.ca.empty())
+            .add("tls", link_->peer_is_proven())
             .add("not_subscribed", not_subscribed_));
 }
 
@@ -558,7 +583,6 @@ void Bridge::run_mqtt() {
     else publish(status_topic_, status(false), 1, true, nullptr, 0);
   }
   link_->close(1);
-  ended_ = true;
 }
 
 // ---- from MQTT

@@ -38,7 +38,7 @@ struct Counters {
 class Bridge {
  public:
   /// Errors: those of the bus, bridge.unknown_topic, bridge.no_topics, bridge.bad_prefix, bridge.plain_password,
-  /// bridge.open_password, bridge.no_file, bridge.state, bridge.bad_tls.
+  /// bridge.bad_unprotected, bridge.open_password, bridge.no_file, bridge.state, bridge.bad_tls.
   static Result<std::unique_ptr<Bridge>> open(const Config& config, const std::string& name);
   ~Bridge();
   void start();
@@ -132,7 +132,7 @@ class Bridge {
   };
   mutable std::mutex troubles_mutex_;
   std::map<std::string, Told> troubles_;
-  std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false}, ended_{false};
+  std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false};
   std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0}, unread_{0};
   std::int64_t drain_until_ns_ = 0;
   int wake_fd_ = -1;

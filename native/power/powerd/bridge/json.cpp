@@ -13,6 +13,7 @@
 #include "bus/cdr.hpp"
 #include "bus/value.hpp"
 #include "core/nearest.hpp"
+#include "core/printable.hpp"
 #include "core/text.hpp"
 
 namespace sonde::power::bridge {
@@ -476,12 +477,14 @@ void append_text(std::string_view text, std::string& out) {
   const auto flush = [&] { out.append(text.substr(from, at - from)); };
   while (at < text.size()) {
     const auto c = static_cast<unsigned char>(text[at]);
-    if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
+    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
       ++at;
       continue;
     }
     const std::size_t n = c < 0x80 ? 0 : character(text, at);
-    if (n) {
+    std::uint32_t code = 0;
+    if (n) utf8_front(text.substr(at), code);
+    if (n && !unprintable(code)) {
       at += n;
       continue;
     }
@@ -489,15 +492,13 @@ void append_text(std::string_view text, std::string& out) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += static_cast<char>(c);
-    } else if (c < 0x20) {
-      constexpr char hex[] = "0123456789abcdef";
-      out += "\\u00";
-      out += hex[c >> 4];
-      out += hex[c & 15];
+    } else if (n || c < 0x80) {
+      out += json_escape(n ? code : c);
     } else {
       out += "\xef\xbf\xbd";
     }
-    from = ++at;
+    at += n ? n : 1;
+    from = at;
   }
   flush();
   out += '"';

@@ -7,19 +7,18 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <mutex>
+#include <optional>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -31,42 +30,9 @@ namespace {
 
 constexpr double least_backoff_s = 0.1, most_backoff_s = 10, connect_s = 5, handshake_s = 10;
 constexpr int keepalive_s = 10;
-constexpr std::uint32_t session_s = 7 * 86400;    ///< the broker keeps what came for us while we were away
-constexpr std::uint32_t most_packet = 16u << 20;  ///< that the broker may send: what is larger it keeps to itself
+constexpr std::uint32_t session_s = 7 * 86400;  ///< the broker keeps what came for us while we were away
 constexpr int packets_a_turn = 512;
 constexpr std::uint64_t numbers_until_reuse = 60000;  ///< libmosquitto counts to 65535, whatever is still waiting
-
-constexpr const char* tls_hint =
-    "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of "
-    "one that it trusts";
-
-/// Cuts short a connect() that nobody answers: what waits in it returns EINTR.
-int wake_signal() { return SIGRTMIN + 2; }
-
-/// Sends it to this thread when `s` are over.
-class Alarm {
- public:
-  explicit Alarm(double s) {
-    sigevent what{};
-    what.sigev_notify = SIGEV_THREAD_ID;
-    what.sigev_signo = wake_signal();
-    what._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
-    armed_ = ::timer_create(CLOCK_MONOTONIC, &what, &timer_) == 0;
-    itimerspec when{};
-    when.it_value.tv_sec = static_cast<time_t>(s);
-    when.it_interval.tv_nsec = 100'000'000;
-    if (armed_) ::timer_settime(timer_, 0, &when, nullptr);
-  }
-  ~Alarm() {
-    if (armed_) ::timer_delete(timer_);
-  }
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-
- private:
-  timer_t timer_{};
-  bool armed_ = false;
-};
 
 Error mqtt_error(const char* code, int rc) {
   return {code, rc == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(rc), "see the broker's log"};
@@ -114,12 +80,13 @@ struct Link::Calls {
                std::string("the connection to the broker is lost: ") +
                    (rc >= 0x80 ? mosquitto_reason_string(rc) : mosquitto_strerror(rc)),
                "it is tried again"};
-    link.failed(std::move(error));
+    link.failed(error);
   }
   static void message(mosquitto*, void* self, const mosquitto_message* m, const mosquitto_property* properties) {
     auto& link = *static_cast<Link*>(self);
     ++link.progress_;
     Received out;
+    out.trusted = link.trusted();
     out.topic = m->topic ? m->topic : "";
     out.payload = {static_cast<const char*>(m->payload), static_cast<std::size_t>(m->payloadlen)};
     out.retained = m->retain;
@@ -185,12 +152,8 @@ struct Link::Calls {
 
 Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers handlers) {
   static std::once_flag once;
-  std::call_once(once, [] {
-    mosquitto_lib_init();
-    struct sigaction nothing{};
-    nothing.sa_handler = [](int) {};  // without SA_RESTART
-    ::sigaction(wake_signal(), &nothing, nullptr);
-  });
+  std::call_once(once, [] { mosquitto_lib_init(); });
+  if (auto context = tls_context(options.ca, options.certificate, options.key); !context) return context.error();
   std::unique_ptr<Link> link(new Link(options, std::move(handlers)));
   link->mosq_ = mosquitto_new(options.id.c_str(), options.clean, link.get());
   if (!link->mosq_)
@@ -198,18 +161,8 @@ Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers ha
   auto* m = link->mosq_;
   mosquitto_int_option(m, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5);
   mosquitto_int_option(m, MOSQ_OPT_TCP_NODELAY, 1);
-  mosquitto_int_option(m, MOSQ_OPT_RECEIVE_MAXIMUM, 65535);
+  mosquitto_int_option(m, MOSQ_OPT_RECEIVE_MAXIMUM, receive_maximum);
   mosquitto_int_option(m, MOSQ_OPT_SEND_MAXIMUM, 65535);
-  if (!options.user.empty())
-    mosquitto_username_pw_set(m, options.user.c_str(), options.password.empty() ? nullptr : options.password.c_str());
-  if (!options.ca.empty()) {
-    const int rc = mosquitto_tls_set(m, options.ca.c_str(), nullptr,
-                                     options.certificate.empty() ? nullptr : options.certificate.c_str(),
-                                     options.key.empty() ? nullptr : options.key.c_str(), nullptr);
-    if (rc)
-      return Error{"bridge.bad_tls", "the TLS files cannot be used: " + std::string(mosquitto_strerror(rc)),
-                   "[mqtt-bridge] ca, certificate and key are readable PEM files"};
-  }
   mosquitto_connect_v5_callback_set(m, Calls::connected);
   mosquitto_disconnect_v5_callback_set(m, Calls::disconnected);
   mosquitto_message_v5_callback_set(m, Calls::message);
@@ -222,7 +175,7 @@ Link::~Link() {
   if (mosq_) mosquitto_destroy(mosq_);
 }
 
-void Link::failed(Error error) {
+void Link::failed(const Error& error) {
   state_ = State::idle;
   corked_ = false;
   backoff_s_ = std::clamp(backoff_s_ * 2, least_backoff_s, most_backoff_s);
@@ -299,10 +252,9 @@ bool Link::look_up(std::string& why) {
   return false;
 }
 
-/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens
-/// is tried before. `address`: of who does, in figures.
-bool Link::reachable(std::string& why, std::string& address) {
-  if (!look_up(why)) return false;
+/// A socket that does not block, connected to the broker; -1: none, and `why`.
+int Link::reach(std::string& why) {
+  if (!look_up(why)) return -1;
   const auto known = std::exchange(lookup_, nullptr);  // it is looked up anew for each attempt
   bool fine = false;
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(connect_s * 1e9);
@@ -329,23 +281,51 @@ bool Link::reachable(std::string& why, std::string& address) {
     } else {
       why = std::strerror(errno);
     }
+    if (fine) return fd;
     ::close(fd);
-    char figures[NI_MAXHOST];
-    if (fine && ::getnameinfo(at, known->found[k].bytes, figures, sizeof figures, nullptr, 0, NI_NUMERICHOST) == 0)
-      address = figures;
   }
-  return fine;
+  return -1;
+}
+
+/// The wire to the broker, with TLS where that is configured, and libmosquitto's socket at its near end.
+Result<void> Link::open_wire() {
+  const std::string where = "the broker at " + options_.host + ":" + std::to_string(options_.port);
+  // Read anew for each connection: certificates are replaced while the bridge runs.
+  auto context = tls_context(options_.ca, options_.certificate, options_.key);
+  if (!context) return context.error();
+  std::string why;
+  const int fd = reach(why);
+  if (fd < 0)
+    return Error{"bridge.unreachable", where + " cannot be reached: " + why,
+                 "[mqtt-bridge] broker names it; is it running?"};
+  auto wire = Wire::make(fd, std::move(*context), options_.host);
+  if (!wire) return wire.error();
+  wire_ = std::move(*wire);
+  const Deadline until = Deadline::in_s(connect_s);
+  for (;;) {
+    auto over = wire_->shake();
+    if (!over) return Error{over.error().code, where + ": " + over.error().what, over.error().hint};
+    if (*over) break;
+    if (stopping_ || until.passed())
+      return Error{
+          "bridge.tls",
+          where + " does not finish the TLS handshake within " + std::to_string(static_cast<int>(connect_s)) + " s",
+          "does it speak TLS at that port?"};
+    pollfd ready{fd, wire_->wants_of_broker(true), 0};
+    ::poll(&ready, 1, 100);
+  }
+  return {};
 }
 
 void Link::connect() {
-  std::string why, address = options_.host;
-  const std::string where = options_.host + ":" + std::to_string(options_.port);
-  if (!reachable(why, address))
-    return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why,
-                   "[mqtt-bridge] broker names it; is it running?"});
+  if (auto fine = open_wire(); !fine) return failed(fine.error());
   if (stopping_) return;
-  // With TLS the certificate is compared with what libmosquitto is given.
-  if (!options_.ca.empty()) address = options_.host;
+  auto port = wire_->listen();
+  if (!port) return failed(port.error());
+  // Here, because libmosquitto writes its CONNECT, with the password in it, as soon as it is connected.
+  const bool with_password = trusted() && !options_.password.empty();
+  mosquitto_username_pw_set(mosq_, options_.user.empty() ? nullptr : options_.user.c_str(),
+                            with_password ? options_.password.c_str() : nullptr);
   std::string topic, payload;
   int qos = 0;
   bool retain = false;
@@ -355,27 +335,28 @@ void Link::connect() {
     mosquitto_will_set_v5(mosq_, topic.c_str(), static_cast<int>(payload.size()), payload.data(), qos, retain, nullptr);
   Properties properties;
   mosquitto_property_add_int32(&properties.list, MQTT_PROP_SESSION_EXPIRY_INTERVAL, options_.clean ? 0 : session_s);
-  mosquitto_property_add_int32(&properties.list, MQTT_PROP_MAXIMUM_PACKET_SIZE, most_packet);
+  mosquitto_property_add_int32(&properties.list, MQTT_PROP_MAXIMUM_PACKET_SIZE, packet_bytes_max);
   last_ = {};
   mosquitto_threaded_set(mosq_, true);
-  int rc = MOSQ_ERR_NO_CONN;
-  {
-    const Alarm alarm(connect_s);
-    connecting_ = true;
-    if (!stopping_)
-      rc = mosquitto_connect_bind_v5(mosq_, address.c_str(), options_.port, keepalive_s, nullptr, properties.list);
-    connecting_ = false;
-  }
-  if (stopping_ && rc != MOSQ_ERR_SUCCESS) return;
-  if (rc != MOSQ_ERR_SUCCESS) {
-    Error error = mqtt_error(rc == MOSQ_ERR_TLS ? "bridge.tls" : "bridge.unreachable", rc);
-    error.what = "the broker at " + where + ": " + error.what;
-    if (rc == MOSQ_ERR_TLS) error.hint = tls_hint;
-    return failed(std::move(error));
-  }
+  const int rc = mosquitto_connect_bind_v5(mosq_, "127.0.0.1", *port, keepalive_s, nullptr, properties.list);
+  if (rc != MOSQ_ERR_SUCCESS) return failed(mqtt_error("bridge.mqtt", rc));
+  if (auto fine = wire_->accept(mosquitto_socket(mosq_)); !fine) return drop(fine.error());
   state_ = State::handshake;
   handshake_until_ns_ = now_ns() + static_cast<std::int64_t>(handshake_s * 1e9);
 }
+
+/// Ends the connection at once, without a word to the broker.
+void Link::drop(const Error& error) {
+  closing_ = true;  // its callback has nothing to add
+  mosquitto_disconnect_v5(mosq_, 0, nullptr);
+  if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
+  closing_ = false;
+  failed(error);
+}
+
+bool Link::peer_is_proven() const { return wire_ && wire_->proven(); }
+
+bool Link::trusted() const { return options_.unprotected || peer_is_proven(); }
 
 void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   const std::int64_t now = now_ns();
@@ -384,34 +365,43 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
     timeout_ms = std::min<int>(
         timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
-  // libmosquitto closes its socket when the TLS handshake fails, and calls nobody.
+  if (state_ == State::idle) wire_.reset();
   if (state_ != State::idle && fd < 0)
-    return failed(
-        state_ == State::handshake && !options_.ca.empty()
-            ? Error{"bridge.tls",
-                    "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed",
-                    tls_hint}
-            : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
-  pollfd ready[2] = {
-      {fd, static_cast<short>((reads ? POLLIN : 0) | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0},
-      {wake_fd, POLLIN, 0}};
-  if (::poll(ready, 2, timeout_ms) < 0) return;
-  if (ready[1].revents) {
+    return failed({"bridge.lost", "the connection to the broker is lost", "it is tried again"});
+  pollfd ready[4] = {{wake_fd, POLLIN, 0}, {-1, 0, 0}, {-1, 0, 0}, {-1, 0, 0}};
+  if (fd >= 0) {
+    ready[1] = {fd, static_cast<short>((reads ? POLLIN : 0) | (mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0};
+    ready[2] = {wire_->near(), wire_->wants_of_near(), 0};
+    ready[3] = {wire_->broker(), wire_->wants_of_broker(reads), 0};
+    for (auto& one : ready)
+      if (!one.events) one.fd = -1;  // poll() would report its end again and again
+    if (wire_->ready(reads)) timeout_ms = 0;
+  }
+  if (::poll(ready, 4, timeout_ms) < 0) return;
+  if (ready[0].revents) {
     std::uint64_t n = 0;
     (void)!::read(wake_fd, &n, sizeof n);
   }
   if (fd < 0) return;
-  if (ready[0].revents & (POLLIN | POLLHUP | POLLERR)) {
+  constexpr short comes = POLLIN | POLLHUP | POLLERR;
+  if ((ready[1].revents & comes) || (ready[2].revents & POLLOUT) || (ready[3].revents & comes) || wire_->ready(reads)) {
     // Acknowledgements are queued until what they acknowledge has been dealt with.
     mosquitto_threaded_set(mosq_, true);
     reading_ = true;
-    for (int k = 0; k < packets_a_turn && state_ != State::idle; ++k) {
+    std::optional<Error> bad;
+    for (int k = 0; k < packets_a_turn && state_ != State::idle && !bad; ++k) {
       const std::uint64_t before = progress_;
       errno = 0;
-      if (mosquitto_loop_read(mosq_, 1) != MOSQ_ERR_SUCCESS || progress_ == before) break;
+      if (reads && mosquitto_loop_read(mosq_, 1) != MOSQ_ERR_SUCCESS) break;
+      if (progress_ != before) continue;
+      const auto moved = wire_->in(reads);
+      if (!moved) bad = moved.error();
+      else if (!*moved) break;
+      if (last_.code.empty()) last_ = wire_->why();
     }
     reading_ = false;
     if (handlers_.dealt) handlers_.dealt();
+    if (bad && state_ != State::idle) return drop(*bad);
   }
   if (state_ == State::idle) return;
   if (mosquitto_want_write(mosq_)) {
@@ -421,28 +411,15 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
     if (rc != MOSQ_ERR_SUCCESS) return;
   }
   if (state_ == State::idle) return;
+  wire_->out();
   mosquitto_loop_misc(mosq_);
-  if (state_ == State::handshake && now_ns() > handshake_until_ns_) {
-    closing_ = true;  // its callback has nothing to say of this
-    mosquitto_disconnect_v5(mosq_, 0, nullptr);
-    if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
-    closing_ = false;
-    failed({"bridge.silent",
-            "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s",
-            "is it an MQTT broker, and TLS only where `ca` is set?"});
-  }
-}
-
-void Link::stop(std::thread& owner, const std::atomic<bool>& ended) {
-  stopping_ = true;
-  while (!ended) {
-    if (connecting_) ::pthread_kill(owner.native_handle(), wake_signal());
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  if (state_ == State::handshake && now_ns() > handshake_until_ns_)
+    drop({"bridge.silent", "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s",
+          "is it an MQTT broker, and TLS only where `ca` is set?"});
 }
 
 bool Link::takes() const {
-  if (state_ != State::connected || mosquitto_want_write(mosq_)) return false;
+  if (state_ != State::connected || mosquitto_want_write(mosq_) || wire_->blocked()) return false;
   return waiting_.empty() ||
          (waiting_.size() < most_unacknowledged && published_ - waiting_.front().published < numbers_until_reuse);
 }
@@ -500,11 +477,15 @@ void Link::close(double s) {
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(s * 1e9);
   while (state_ != State::idle && now_ns() < until) {
     mosquitto_loop_write(mosq_, 1);
+    wire_->out();
     if (state_ == State::idle || mosquitto_socket(mosq_) < 0) break;
-    pollfd ready{mosquitto_socket(mosq_), POLLOUT, 0};
-    ::poll(&ready, 1, 20);
+    pollfd ready[2] = {{mosquitto_socket(mosq_), POLLOUT, 0},
+                       {wire_->broker(), static_cast<short>(wire_->blocked() ? POLLOUT : 0), 0}};
+    ::poll(ready, 2, 20);
   }
   state_ = State::idle;
+  wire_->finish(until);
+  wire_.reset();
 }
 
 }  // namespace sonde::power::bridge

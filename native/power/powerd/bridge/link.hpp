@@ -1,8 +1,7 @@
 #pragma once
 /// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence)
-/// driven from one thread, with TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short, but
-/// that of libmosquitto for the resolver where TLS is spoken: it looks the name up once more by itself. Owner-thread;
-/// stop() from any.
+/// driven from one thread, behind a Wire, with TCP_NODELAY, several messages a segment, and no wait that an end cannot
+/// cut short. Owner-thread; stop() from any.
 
 #include <atomic>
 #include <cstdint>
@@ -13,11 +12,11 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "power/powerd/bridge/wire.hpp"
 
 struct mosquitto;
 struct mosquitto_message;
@@ -30,6 +29,7 @@ struct LinkOptions {
   std::uint16_t port = 1883;
   std::string user, password;
   std::string ca, certificate, key;  ///< with `ca` it is TLS, and the broker's name is checked
+  bool unprotected = false;          ///< a broker that proves nothing gets the password, and its orders count
   std::string id;                    ///< of the client: its session at the broker outlives a cut
   bool clean = false;                ///< begin without what the session kept
 };
@@ -39,6 +39,7 @@ struct Received {
   std::string response_topic, correlation;
   double expiry_s = 0;  ///< 0: not told
   bool retained = false;
+  bool trusted = false;  ///< came over a link that is trusted()
 };
 
 struct Outgoing {
@@ -70,6 +71,10 @@ class Link {
   ~Link();
 
   bool connected() const { return state_ == State::connected; }
+  /// Whether the broker has proved who it is, by TLS on the connection that is open now.
+  bool peer_is_proven() const;
+  /// Whether it may see the password and bring orders: it is proven, or `unprotected` names it as trusted.
+  bool trusted() const;
   /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to
   /// do, or until `wake_fd` is readable (which is then read). `reads`: false leaves what comes at the broker.
   void turn(int timeout_ms, int wake_fd, bool reads = true);
@@ -85,9 +90,8 @@ class Link {
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
   /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
   void close(double s);
-  /// By another thread than the one that turns it: no new connection is begun, one that is being made is cut short.
-  /// Returns when `ended`.
-  void stop(std::thread& owner, const std::atomic<bool>& ended);
+  /// By another thread than the one that turns it: no new connection is begun, one that is being opened is cut short.
+  void stop() { stopping_ = true; }
 
  private:
   enum class State { idle, handshake, connected };
@@ -95,9 +99,11 @@ class Link {
   struct Lookup;
   Link(const LinkOptions& options, Handlers handlers) : options_(options), handlers_(std::move(handlers)) {}
   bool look_up(std::string& why);
-  bool reachable(std::string& why, std::string& address);
+  int reach(std::string& why);
+  Result<void> open_wire();
   void connect();
-  void failed(Error error);
+  void drop(const Error& error);
+  void failed(const Error& error);
 
   LinkOptions options_;
   Handlers handlers_;
@@ -121,7 +127,8 @@ class Link {
   Error last_;
   std::shared_ptr<Lookup>
       lookup_;  ///< of the broker's name: under way, or what came of it for the attempt that is being made
-  std::atomic<bool> stopping_{false}, connecting_{false};
+  std::unique_ptr<Wire> wire_;  ///< while a connection is being opened or is open
+  std::atomic<bool> stopping_{false};
 };
 
 /// libmosquitto looks at all of them for each acknowledgement: 2000 cost 10 us a message.

@@ -165,8 +165,11 @@ Result<void> Requests::take(const Received& message) {
                    "there are " + joined(names)});
   }
   Service& service = found->second;
-  if (service.sets && !sets_)
-    return refuse(bus::ReplyCode::denied, {"bridge.denied", found->first + " does not come by MQTT: " + why_not_, ""});
+  if (service.sets && !(sets_ && message.trusted))
+    return refuse(
+        bus::ReplyCode::denied,
+        {"bridge.denied",
+         found->first + " does not come by MQTT: " + (sets_ ? "the broker has not proved who it is" : why_not_), ""});
   if (!service.client)
     return refuse(bus::ReplyCode::failed,
                   {"bridge.not_served", found->first + " could not be opened on the bus", "see the bridge's log"});

@@ -31,10 +31,10 @@ constexpr double counts_every_s = 10, end_within_s = 2;
 
 /// Errors of what was asked for; the rest are the machine's or the bus's.
 bool asked_wrong(const std::string& code) {
-  for (const char* own :
-       {"bridge.unknown_topic", "bridge.no_topics", "bridge.bad_prefix", "bridge.bad_broker", "bridge.plain_password",
-        "bridge.open_password", "bridge.no_file", "bridge.bad_tls", "bridge.bad_token", "bus.bad_profile",
-        "bus.unknown_key", "bus.no_file", "bus.bad_idl", "bus.no_profile", "bus.unknown_topic", "bus.unprotected"})
+  for (const char* own : {"bridge.unknown_topic", "bridge.no_topics", "bridge.bad_prefix", "bridge.bad_broker",
+                          "bridge.plain_password", "bridge.bad_unprotected", "bridge.open_password", "bridge.no_file",
+                          "bridge.bad_tls", "bridge.bad_token", "bus.bad_profile", "bus.unknown_key", "bus.no_file",
+                          "bus.bad_idl", "bus.no_profile", "bus.unknown_topic", "bus.unprotected"})
     if (code == own) return true;
   return false;
 }

@@ -43,7 +43,7 @@ def power(here: Here) -> Answer:
     caps = f"{len(zones)} RAPL zones" if zones else "no RAPL here: node managers need a BMC, or are simulated"
     lacking = [role for role in WANTED if role not in roles]
     if lacking:
-        need = Need(", ".join(lacking), "libmosquitto-dev (Debian's name), then 'make setup'")
+        need = Need(", ".join(lacking), "libmosquitto-dev and libssl-dev (Debian's names), then 'make setup'")
         return Answer(
             f"{', '.join(roles)}; not built: {', '.join(lacking)}", POOR, values, [need], "see 'make setup'"
         )

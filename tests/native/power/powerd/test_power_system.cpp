@@ -282,6 +282,66 @@ TEST_CASE("two managers of one name are not one") {
   CHECK(names.size() == 2);
 }
 
+TEST_CASE("two node managers of one name are reported, both counted, and together within the budget") {
+  for (const bool answers : {true, false}) {
+    CAPTURE(answers);
+    World world(four());
+    world.settle();
+    CHECK(world.sum_w() == doctest::Approx(800));
+    const auto second_one = world.clone_node(0);
+    world.nodes[second_one].demand_w = world.nodes[0].demand_w = 90;
+    // One that no question reaches is known by its telemetry alone.
+    if (!answers) world.cut_questions(second_one);
+    world.run_for(40);
+    const auto node = world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body.nodes.at(0);
+    CHECK(node.trouble.find("power.name_twice: 2 node managers are called n1") == 0);
+    CHECK(node.power_w == doctest::Approx(180));
+    CHECK(node.cap_w == doctest::Approx(200));
+    CHECK(node.committed_w == doctest::Approx(200));
+    CHECK(world.nodes[0].hardware_w == 100);
+    CHECK(world.nodes[second_one].hardware_w == 100);
+    CHECK(world.sum_w() == doctest::Approx(800));
+    CHECK(world.has_event(0, "node_name_twice"));
+    CHECK(world.audited(0, "\"what\":\"node_name_twice\"") == 1);
+    CHECK(world.manager(0).counts().namesakes == 1);
+    // When one is left, it has its share again.
+    world.stop_node(second_one);
+    world.nodes[second_one].hardware_w = 0;
+    world.run_for(60);
+    CHECK(world.has_event(0, "node_name_once"));
+    CHECK(world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body.nodes.at(0).trouble.empty());
+    CHECK(world.sum_w() == doctest::Approx(800));
+    CHECK(world.nodes[0].hardware_w == doctest::Approx(200));
+  }
+}
+
+TEST_CASE("of a name that a second node manager begins to use, no more is lent than the budget has") {
+  // The world allows for the safe cap of each clone, which nobody can know of before it reports.
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Setting s = four();
+    s.seed = seed, s.loss = seed % 3 ? 0 : 0.2;
+    World world(s);
+    world.settle();
+    world.clone_node(seed % 4);
+    if (seed % 2) world.clone_node(seed % 4);
+    world.run_for(60);
+    CHECK(world.unforeseen_w == (seed % 2 ? 200 : 100));
+    CHECK(world.sum_w() <= 800 + 1e-6);
+    CHECK(world.has_event(world.leader(), "node_name_twice"));
+  }
+}
+
+TEST_CASE("a node manager that is killed and begins anew is no second one of its name") {
+  World world(four());
+  world.settle();
+  for (int k = 0; k < 5; ++k) {
+    world.stop_node(0), world.start_node(0);
+    world.run_for(40);
+    CHECK(world.nodes[0].hardware_w == doctest::Approx(200));
+  }
+  CHECK(!world.has_event(0, "node_name_twice"));
+}
+
 TEST_CASE("SET_POWER: kept, told to the standby, audited, answered; and in force in the whole cluster") {
   World world(four());
   world.settle();

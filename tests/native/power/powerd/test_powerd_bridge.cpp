@@ -75,6 +75,12 @@ TEST_CASE("bridge: JSON is what the bus writes, and gives the same sample back")
   CHECK(back == payload);
 }
 
+TEST_CASE("bridge: a text in JSON shows what turns text around as its number, and is the same value") {
+  std::string out;
+  append_text("a\u202eb\x7f\n\xff\u00e9", out);
+  CHECK(out == "\"a\\u202eb\\u007f\\u000a\ufffd\u00e9\"");
+}
+
 TEST_CASE("bridge: damaged JSON is refused with a name, whatever is done to it") {
   const auto& type = *bus::type_of<NodeTelemetry>();
   std::string text;

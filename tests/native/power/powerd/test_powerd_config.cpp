@@ -122,6 +122,9 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
   bad("[mqtt-bridge]\nnaming = \"sparkplg\"\n", "2", "(nearest: sparkplug)");
   bad("[mqtt-bridge]\nbroker = \"x\"\n", "1", "HOST:PORT");
   bad("[mqtt-bridge]\nto_mqtt = [1]\n", "2", "a list of texts");
+  bad("[mqtt-bridge]\ncertificate = \"c\"\nkey = \"k\"\n", "1", "ca is missing");
+  bad("[mqtt-bridge]\nca = \"a\"\ncertificate = \"c\"\n", "1", "key is missing");
+  CHECK(parse_config("[mqtt-bridge]\nca = \"a\"\ncertificate = \"c\"\nkey = \"k\"\n"));
   bad("[system-manager]\naudit_size = 3\n", "2", "from 4 KiB");
   bad("[[node-manager.hardware]]\nkind = \"rapl\"\n", "2", "powercap");
   bad("[[node-manager.hardware]]\nroot = \"/x\"\n", "1", "'kind'");
