@@ -209,7 +209,7 @@ SHAPES = (
 
 
 def damages(target: Target) -> tuple[str, ...]:
-    """What can be done to it, by name."""
+    """Possible damages, by name."""
     match target.kind:
         case "attribute":
             return ("drop", *ATTRIBUTE_VALUES)

@@ -207,4 +207,4 @@ SEALED = {
     "folder": {"datasets": ["."]},
     "null": None,
 }
-"""What the note of a sealed run may say, by name."""
+"""Possible notes of a sealed run, by name."""

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @dataclass
 class State:
-    """What a BMC has."""
+    """The state of a BMC."""
 
     cap: float | None = 400.0
     watts: float = 310.0

@@ -14,7 +14,7 @@ from bench.rows import Row, row
 LATE_S = 5.0  # by which a command may be late on a machine left alone
 BUDGET_S, LONG_S = 20.0, 60.0
 
-# What finds nothing takes longest: there is no early end, and all that would have been found is looked for.
+# A run that finds nothing takes longest: it has no early end, and searches for all that would have been found.
 NOTHING = ("--ntasks", "2", "--agent", "sleep 100000")
 COMMANDS: tuple[tuple[str, float, tuple[str, ...]], ...] = (
     ("noise run", LONG_S, NOTHING),

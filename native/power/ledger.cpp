@@ -76,7 +76,7 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
     // Of two node managers the later one is who answers what was asked after the other was heard; any other word may
     // have been long on its way.
     if (asked_ns <= book.heard_ns) return book.known;
-    // What was sent to the other it does not obey, and the other may still do so, on another machine.
+    // It does not obey the grants to the other, and the other may still do so, on another machine.
     std::erase_if(book.earlier, [&](const auto& e) { return e.second.highest_w(now_ns) <= 0; });
     book.earlier[book.ticket.instance] = book;
     Lent& own = book;

@@ -96,7 +96,7 @@ class Ledger {
   bool settled(std::int64_t now_ns) const;
   /// Whether no lease of an earlier manager can run any more at all.
   bool alone(std::int64_t now_ns) const;
-  /// What all node managers of one name may be at, at most.
+  /// The most that all node managers of one name may be at, together.
   double committed_w(std::size_t node, std::int64_t now_ns) const;
   /// The same of the one alone that is lent to.
   double own_w(std::size_t node, std::int64_t now_ns) const;
@@ -121,7 +121,7 @@ class Ledger {
     std::int64_t ends_ns = 0;  ///< by the manager's clock, at the latest
     std::int64_t sent_ns = 0;
   };
-  /// What was lent to one node manager, and may be in force.
+  /// A lease of one node manager that may be in force.
   struct Lent {
     double lent_w = 0;  ///< the cap of the lease that it confirmed
     std::int64_t lent_ends_ns = 0;

@@ -19,7 +19,7 @@ from sonde.core.launch.mpirun import Mpi, Mpirun
 
 BUDGET_S = 200.0  # so that a survey has time for each of its rooms
 
-# What a command needs besides a budget; one that is missing here needs nothing.
+# Arguments that a command needs besides a budget; one that is missing here needs nothing.
 WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("net", "run"): ("--ntasks", "2"),
     ("net", "retest"): ("a.nc",),

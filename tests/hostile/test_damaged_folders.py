@@ -28,7 +28,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recovered(typed: Typed, run: Path) -> str:
-    """What the command printed; the folder and the dataset are removed."""
+    """The command's output; the folder and the dataset are removed."""
     ran = typed("data", "recover", run, "-o", "out.nc")
     assert ran.code in ALLOWED, f"exit {ran.code}\n{ran.err}"
     assert "Traceback" not in ran.err

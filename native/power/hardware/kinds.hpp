@@ -78,8 +78,8 @@ class EnergyCounter {
   bool begun_ = false;
 };
 
-/// What hwmon has of temperatures, fans and voltages under a sysfs root. Files that vanish are left out. Of chips of
-/// one name, as two sockets or two drives have, each name has the device with it: "nvme@nvme1/Composite".
+/// Lists what hwmon has of temperatures, fans and voltages under a sysfs root. Files that vanish are left out. Of chips
+/// of one name, as two sockets or two drives have, each name has the device with it: "nvme@nvme1/Composite".
 std::vector<Sensor> hwmon_sensors(const std::string& root);
 
 }  // namespace sonde::power::kinds

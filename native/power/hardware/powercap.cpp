@@ -224,7 +224,7 @@ class Powercap final : public Hardware {
     };
     if (why) return none("there is no RAPL: " + folder + ": " + why.message());
     std::sort(entries.begin(), entries.end(), before);
-    // Of a package that two drivers have, the registers' own is used: the lower limit of both is in force.
+    // Where two drivers have a package, the registers' own is used: the lower limit of both is in force.
     std::stable_partition(entries.begin(), entries.end(),
                           [](const std::string& entry) { return !driver_of(entry).ends_with("-mmio"); });
     std::map<std::string, std::string> packages;  // "intel-rapl:0" -> "package-0"

@@ -56,7 +56,7 @@ bool is_etag(std::string_view tag) {
          tag.substr(1, tag.size() - 2).find('"') == std::string_view::npos;
 }
 
-/// What If-Match can be, the likeliest first: BMCs quote the header's tag twice, send none, compare weak tags as RFC
+/// The forms of If-Match, the likeliest first: BMCs quote the header's tag twice, send none, compare weak tags as RFC
 /// 9110 forbids, or refuse each If-Match. Empty: no If-Match at all.
 std::vector<std::string> etags_of(const Answer& answer) {
   std::vector<std::string> out;
@@ -583,7 +583,7 @@ class Redfish final : public Hardware {
     return names_.size();
   }
 
-  /// What a collection has, over all its pages.
+  /// The members of a collection, over all its pages.
   Result<std::vector<std::string>> members_of(const std::string& collection, std::size_t max,
                                               const Deadline& deadline) {
     std::vector<std::string> out;

@@ -78,7 +78,7 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def _room_check(path: Path, any_size: bool) -> Check:
-    """What the room of a dataset checks; loaded only once something went wrong."""
+    """Returns the check of a dataset's room; loaded only once something went wrong."""
     from sonde.data.validate import room_check
 
     return room_check(path, any_size)

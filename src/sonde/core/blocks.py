@@ -23,7 +23,7 @@ from sonde.core.owned_files import Folder
 FILE_MAGIC = b"SONDEBLK"
 _FREE_BYTES = 256 << 20
 _PACKED_RATIO = 1032
-"""What a file system that compresses by deflate may make of a byte; a file of holes claims far more."""
+"""The most that a file system which compresses by deflate makes of a byte; a file of holes claims far more."""
 BLOCK_MAGIC = b"SBLK"
 VERSION = 1
 

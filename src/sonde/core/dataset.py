@@ -60,7 +60,7 @@ _POSITION_BYTES = 8
 _COMPOSED = ("CompoundType", "VLType")
 """Values of these are lists and records, which no array of numbers or texts can hold."""
 _OF_VALUES = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What calculations raise on values that contradict each other."""
+"""Errors of calculations on values that contradict each other."""
 
 # What this process has opened, and whether of any size: for errors met while values are read, which do not name their
 # file.

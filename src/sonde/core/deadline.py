@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What an analysis had no time for. what: a plural, as "laws of cells". done: how many of `of` it has."""
+    """A part of an analysis that had no time. what: a plural, as "laws of cells". done: how many of `of` it has."""
 
     what: str
     done: int

@@ -126,7 +126,7 @@ def judged(
 
     q = stats.false_discovery(p)
     count = max(1, int(np.isfinite(p).sum()))
-    # What a single slower member must pass at the first step of the correction.
+    # The level that a single slower member must pass at the first step of the correction.
     reach = float(sps.norm.isf(level / count) + sps.norm.isf(1 - POWER))
     own, others = ((reach * error) ** 2 for error in (own_error, others_error))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -514,7 +514,7 @@ class _Pace:
         self._began = deadline.clock()
 
     def part(self, number: int, parts: int) -> _Pace:
-        """Of one dataset, now that it begins."""
+        """The deadline of one dataset, as its analysis begins."""
         return _Pace(self.deadline.part(1 / (parts - number)))
 
     def placed(self) -> Deadline:

@@ -158,7 +158,7 @@ def history(folder: Path) -> History:
 
 
 def findings(found: History, folder: Path, matters: float = 0.05) -> list[Finding]:
-    """What is worse in a newest run than in all before, with what changed: each host, each value of the run as a
+    """Lists what is worse in a newest run than in all before, and what changed: each host, each value of the run as a
     whole, and each size where the whole shows nothing."""
     out = []
     for one in found.judged:

@@ -82,7 +82,7 @@ def check_rights() -> None:
 
 
 def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
-    """What a process has open. "": sockets, pipes and the like, but of the three that every program is given."""
+    """Files that a process has open. "": sockets, pipes and the like, but of the three that each program is given."""
     with suppress(OSError):
         for entry in (folder / "fd").iterdir():
             with suppress(OSError):

@@ -77,7 +77,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Power:
-    """What a comparison of an operation could show.
+    """The result of a comparison of an operation.
 
     servers, compared : how many had it, and how many could be compared. detectable : the ratio that would have been
     found in the median server with 80 % power, infinite where none would have been; None where none was compared, and
@@ -229,7 +229,7 @@ def _slow(
 def _power(
     summary: xr.Dataset, column: dict[str, np.ndarray], judged: peers.Judged, rows: np.ndarray
 ) -> list[Power]:
-    """What the comparisons of one layer could show, operation by operation."""
+    """The results of one layer's comparisons, operation by operation."""
     found = []
     rows = rows[column["peer_function"][rows] >= 0]
     keys = np.stack([column["peer_function"][rows], column["peer_class"][rows]])
@@ -266,7 +266,7 @@ def _operation(summary: xr.Dataset, column: dict[str, np.ndarray], row: int) -> 
 
 
 def _process_names(summary: xr.Dataset, processes: np.ndarray) -> dict[int, str]:
-    """What servers that are processes are called: by their host, and their number where a host has several."""
+    """Names of servers that are processes: their host, and their number where a host has several."""
     hosts_, pids = summary["process_host"].values, summary["process_pid"].values
     of = [str(hosts_[k]) for k in processes]
     return {
@@ -390,7 +390,7 @@ def _unlike(moved: np.ndarray, calls: np.ndarray) -> np.ndarray:
 
 
 def values(found: Verdict) -> list[dict[str, Any]]:
-    """What the comparisons could show, for JSON: `detectable_ratio` is null where no slowdown would have been found."""
+    """The results of the comparisons, for JSON: `detectable_ratio` is null where no slowdown would have been found."""
     return [
         {
             "by": one.by,

@@ -145,7 +145,7 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
 
 
 def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What has to be taken off one-way delays so that no more of them is left than clocks can tell.
+    """The part of one-way delays that errors of clocks can explain.
 
     A clock that is off adds to one direction what it takes from the other: the mean of both is free of it. Of their
     difference counts only what exceeds the error of both clocks.

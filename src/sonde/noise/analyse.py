@@ -416,7 +416,7 @@ def recorded_looks(raw: xr.Dataset, ends: list[int], permutations: int, *, again
 
 
 def look_costs_s(raw: xr.Dataset) -> float:
-    """What the run's own looks took together, s: the same work on the same machine."""
+    """Time of all looks of the run itself, s: the same work on the same machine."""
     return float(np.nansum(raw["look_cost"].values)) if "look_cost" in raw else 0.0
 
 

@@ -30,8 +30,8 @@ RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command
 
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
-# Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis, which ends by the deadline
-# with what it has; per block, toggling it.
+# Shares of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis, which ends by the
+# deadline with what it has; per block, toggling it.
 START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
 # Where the period is not known: the last look at many periods, which comes when the last block is over, and which
 # native/noise/detector/run.cpp ends after a twentieth of the budget; and the search for what would have been found.
@@ -266,7 +266,7 @@ def looks(pairs: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
 
 
 def end_s(budget_s: float, scanning: bool) -> float:
-    """Of a budget, what is needed after the last block, s. scanning: many periods are folded at, as none is known."""
+    """Time after the last block, s, within the budget. scanning: many periods are folded at, as none is known."""
     return END_S + (END_SHARE + SCAN_SHARE * scanning) * budget_s
 
 

@@ -278,7 +278,7 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
 
 
 def clean_search(raw: xr.Dataset, deadline: Deadline) -> judge.Search | None:
-    """What `sonde noise run --budget 60s` would find here, from clean blocks alone; None where they do not show it."""
+    """The slowdown that `sonde noise run --budget 60s` would find, from clean blocks; None: they do not show it."""
     clean = judge.blocks_of(raw, None)
     shortest_s = float(np.nanmin(np.asarray(raw["stall_threshold"].values)))
     if len(clean) < LEAST_PAIRS or not shortest_s > 0:

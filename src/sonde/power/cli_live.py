@@ -75,7 +75,7 @@ def status(config_path: Path, within_s: float) -> Outcome:
 
 
 def _asked(bus: Any, within_s: float) -> dict[str, Any] | None:
-    """What the leading manager has of the cluster and of each node; None where none answers."""
+    """The leading manager's table of the cluster and of each node; None where no manager answers."""
     from contextlib import suppress
 
     from sonde.core.errors import SondeError

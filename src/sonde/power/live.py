@@ -172,7 +172,7 @@ COUNTED_AT_MOST = ("power.name_twice", "power.disobeys", "power.stuck")
 
 
 def found(now: Mapping[str, Any]) -> list[Finding]:
-    """What a watchdog has to know of the present: it is why `status` ends with 1."""
+    """The present state that a watchdog has to know: it is why `status` ends with 1."""
     of, out = now["cluster"], []
     look = "sonde power status --within 20s"
     if not of["managed"]:

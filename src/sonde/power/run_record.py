@@ -36,7 +36,7 @@ MAX_COUNT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """What to record. attrs: root attributes of the room's own. kind: "run" or "demo". deadline: when all is over."""
+    """A recording. attrs: root attributes of the room's own. kind: "run" or "demo". deadline: when all is over."""
 
     stack: Stack
     out: Path

@@ -20,7 +20,7 @@ inline constexpr std::uint16_t receive_maximum = 512;
 class Packets {
  public:
   enum class From { broker, bridge };
-  /// What comes from the bridge is counted, and not checked.
+  /// Packets from the bridge are counted, and not checked.
   explicit Packets(From from) : checks_(from == From::broker) {}
 
   /// Goes on with the bytes that follow. Error: bridge.bad_packet (longer than allowed, a length of more than 4 bytes,

@@ -186,7 +186,7 @@ bool Wire::ready(bool reads) const {
   return (over_ && !shut_ && in_at_ == in_.size()) || (reads && ssl_ && may_read() && SSL_pending(ssl_) > 0);
 }
 
-/// What read() and write() of a socket return, of an OpenSSL call: -1 with EAGAIN, 0 at the end.
+/// The result of an OpenSSL call as read() and write() of a socket return it: -1 with EAGAIN, 0 at the end.
 std::ptrdiff_t Wire::over_tls(int result) {
   writes_first_ = false;
   if (result > 0) return result;

@@ -16,7 +16,7 @@ struct ssl_ctx_st;
 
 namespace sonde::power::bridge {
 
-/// What TLS needs, as files hold it now. An empty `ca`: none, and nullptr.
+/// The settings of TLS, from files as they are now. An empty `ca`: none, and nullptr.
 /// Error: bridge.bad_tls (a file that cannot be used).
 Result<std::shared_ptr<ssl_ctx_st>> tls_context(const std::string& ca, const std::string& certificate,
                                                 const std::string& key);
@@ -42,7 +42,7 @@ class Wire {
 
   int broker() const { return broker_; }
   int near() const { return near_; }
-  /// What poll() has to wait for. `reads`: whether the broker may be read.
+  /// The events that poll() has to wait for. `reads`: whether the broker may be read.
   short wants_of_broker(bool reads) const;
   short wants_of_near() const;
   /// Whether in() has something to do that no socket shows.
@@ -52,7 +52,7 @@ class Wire {
   Result<bool> in(bool reads);
   /// Towards the broker, as far as it goes.
   void out();
-  /// What libmosquitto wrote last goes to the broker, as long as it lasts, and the broker may close first.
+  /// Passes on the last bytes of libmosquitto, while the broker is connected; the broker may close first.
   void finish(std::int64_t until_ns);
   bool blocked() const { return out_at_ < out_.size(); }
   /// Why the broker's side ended, where it did otherwise than in order; else its code is empty.

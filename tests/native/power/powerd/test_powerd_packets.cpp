@@ -1,4 +1,4 @@
-// What a broker may send before libmosquitto reads it, and what is counted on the way.
+// Packets that a broker may send before libmosquitto reads them, and what is counted on the way.
 #include <doctest/doctest.h>
 
 #include <cstddef>
