@@ -42,7 +42,7 @@ struct Zone {
   std::string name;  // "package-0", "package-0/dram", "psys"
   std::string kernels_name;
   std::string folder;
-  std::optional<EnergyCounter> counter;
+  std::unique_ptr<EnergyCounter> counter;
   std::vector<Constraint> limits;  // the long term's first
   Range range;
 };
@@ -298,7 +298,8 @@ class Powercap final : public Hardware {
   static void prepare(Zone& zone) {
     const auto most = read_number(zone.folder + "/constraint_0_max_power_uw");
     const auto range = read_count(zone.folder + "/max_energy_range_uj");
-    zone.counter.emplace(1e-6, range ? *range : 0, most && *most > 0 ? *most * 1e-6 * beyond_factor : beyond_w);
+    zone.counter = std::make_unique<EnergyCounter>(1e-6, range ? *range : 0,
+                                                   most && *most > 0 ? *most * 1e-6 * beyond_factor : beyond_w);
   }
 
   static Result<void> count(Zone& zone) {

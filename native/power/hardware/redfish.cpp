@@ -696,11 +696,11 @@ class Redfish final : public Hardware {
     Chassis out;
     out.thermal = link(body["Thermal"]);
     // A link to what is not there (404) is common; all else that goes wrong is told.
-    const auto get = [&](const std::string& path) -> Result<std::optional<Answer>> {
-      if (path.empty()) return std::optional<Answer>();
+    const auto get = [&](const std::string& path) -> Result<std::unique_ptr<Answer>> {
+      if (path.empty()) return std::unique_ptr<Answer>();
       auto answer = bmc_->get(path, deadline);
-      if (answer) return std::optional<Answer>(std::move(*answer));
-      if (answer.error().code == "power.hardware_gone") return std::optional<Answer>();
+      if (answer) return std::make_unique<Answer>(std::move(*answer));
+      if (answer.error().code == "power.hardware_gone") return std::unique_ptr<Answer>();
       return answer.error();
     };
     auto metrics = get(link(body["EnvironmentMetrics"]));

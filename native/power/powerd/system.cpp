@@ -382,7 +382,7 @@ void Manager::commit(const Kept& kept, Pending pending, std::optional<Line> log,
   pending.number = ++commits_;
   pending.kept = kept;
   pending.kept.lease_s = longest_lease_s_;
-  pending_ = std::move(pending);
+  pending_ = pending;
   Commit out;
   out.number = pending_.number;
   out.kept = pending_.kept;
@@ -393,7 +393,7 @@ void Manager::commit(const Kept& kept, Pending pending, std::optional<Line> log,
 
 void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns) {
   if (number != pending_.number) return;
-  const Pending done = std::move(pending_);
+  const Pending done = pending_;
   pending_ = {};
   const bool fine = static_cast<bool>(result);
   if (!fine)
@@ -456,7 +456,7 @@ void Manager::take_over(std::int64_t now_ns) {
   next.epoch = std::max(seen_epoch_, kept_.epoch) + 1;
   Pending pending;
   pending.takes_over = true;
-  commit(next, std::move(pending), {}, false, now_ns);
+  commit(next, pending, {}, false, now_ns);
 }
 
 void Manager::begin_to_lead(std::int64_t now_ns) {
@@ -652,7 +652,7 @@ void Manager::begin(Order& order, std::int64_t now_ns) {
   order.step = Step::commits;
   Pending pending;
   pending.order = order.number;
-  commit(next, std::move(pending), std::move(log), raises, now_ns);
+  commit(next, pending, std::move(log), raises, now_ns);
 }
 
 void Manager::set_job(Order& order, std::int64_t now_ns) {

@@ -491,7 +491,7 @@ class World {
   bool broken(std::size_t m, std::size_t k) const { return cut_.contains({m, k}); }
 
   /// Twice, late, never, or soon.
-  void send(std::function<void()> deliver) {
+  void send(const std::function<void()>& deliver) {
     for (int copies = random_.below(20) ? 1 : 2; copies--;) {
       if (random_.uniform() < loss_) continue;
       double delay = 0.0002 + random_.uniform() * 0.003;

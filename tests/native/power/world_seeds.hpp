@@ -26,7 +26,7 @@ struct Seeds {
     if (!asked) std::cerr << "SONDE_POWER_SEEDS is '" << all << "'; allowed: FIRST-LAST\n", std::exit(2);
   }
   void tell(const sonde::JsonLine& line) const {
-    if (asked) std::cout << line.text() << std::endl;
+    if (asked) std::cout << line.text() << '\n' << std::flush;
   }
 };
 

@@ -395,7 +395,7 @@ class World {
     }
   }
 
-  void send(std::pair<std::size_t, std::size_t> link, std::function<void()> deliver) {
+  void send(std::pair<std::size_t, std::size_t> link, const std::function<void()>& deliver) {
     if (cut_.contains(link)) return;
     for (int copies = setting_.hostile && !random_.below(20) ? 2 : 1; copies--;) {
       if (random_.uniform() < loss_) continue;
