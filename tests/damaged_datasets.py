@@ -229,7 +229,7 @@ def damage(source: Path, copy: Path, target: Target, how: str) -> Path:
 
     Raises
     ------
-    Skip  the damage is none here, or the library refuses to write it.
+    Skip  the damage changes nothing here, or the library refuses to write it.
     """
     shutil.copyfile(source, copy)
     with netCDF4.Dataset(copy, "a") as root:

@@ -135,7 +135,7 @@ def message(topic: str, payload: bytes, qos: int = 0, number: int = 1, length: i
 
 
 class StandIn:
-    """Whoever listens at a broker's address: takes each connection, and answers with what a test chooses."""
+    """A stranger at a broker's address: accepts each connection, and answers with what a test chooses."""
 
     ACCEPTED = packet(0x20, b"\0\0\0")  # CONNACK
 

@@ -80,8 +80,8 @@ def power(s: State, *controls: Any, at: str = ONE, **more: Any) -> dict[str, Jso
 
 def metrics(s: State, at: str = ONE, limit: Any = None, watts: Any = None, **more: Any) -> dict[str, Json]:
     """One chassis with the newer schema."""
-    least_most = {"AllowableMin": 150, "AllowableMax": 800}
-    limit = {"SetPoint": s.cap, "ControlMode": s.mode, **least_most} if limit is None else limit
+    bounds = {"AllowableMin": 150, "AllowableMax": 800}
+    limit = {"SetPoint": s.cap, "ControlMode": s.mode, **bounds} if limit is None else limit
     return {
         f"{ROOT}/": {"Chassis": to(f"{ROOT}/Chassis")},
         f"{ROOT}/Chassis": links(at),
@@ -95,7 +95,7 @@ def metrics(s: State, at: str = ONE, limit: Any = None, watts: Any = None, **mor
 
 
 def controls(s: State, page: int = 0, **more: Any) -> dict[str, Json]:
-    """One chassis with a Control; page: so many of the fans stand before it, one a page."""
+    """One chassis with a Control; page: the number of fans before it, one a page."""
     out = metrics(s, limit={}, Controls=to(f"{ONE}/Controls"))
     del out[f"{ONE}/EnvironmentMetrics"]["PowerLimitWatts"]
     out[f"{ONE}/Controls/Power"] = {
@@ -507,7 +507,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who does not trust it, or does not wait, is no error here."""
+        """A client that does not trust it, or does not wait, is no error here."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@
 namespace sonde {
 
 /// Text as a JSON string with its quotes. Controls are escaped, and what a terminal would obey or not show; the rest is
-/// taken as UTF-8.
+/// read as UTF-8.
 inline std::string json_quote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {

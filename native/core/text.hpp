@@ -7,7 +7,7 @@
 
 namespace sonde {
 
-/// What may be shown of a hostile text, in quotes: at most `most` bytes, cut between characters; what a
+/// The part of a hostile text that may be shown, in quotes: at most `most` bytes, cut between characters; what a
 /// terminal would obey or not show is '?'.
 std::string shown(std::string_view text, std::size_t most = 40);
 

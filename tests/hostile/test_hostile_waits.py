@@ -92,7 +92,7 @@ def test_who_takes_names_of_shared_memory_holds_up_no_bus(how: str, tmp_path: Pa
 
 
 def test_nobody_else_can_lock_a_cluster(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may open a folder for reading may lock it: a command would wait for a user who does."""
+    """A user who may open a folder for reading may lock it, and a command would wait for that user."""
     monkeypatch.setattr(cluster, "STATE", place / "clusters")
 
     def take(folder: Path) -> None:

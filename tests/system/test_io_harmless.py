@@ -36,7 +36,7 @@ def built(folder: Path, name: str, source: str, *words: str) -> None:
 
 
 def both(sonde: Shell, *line: object, limits: str = "") -> dict:
-    """What `--json` tells of a command that ended as it does without the tracer, with the same output."""
+    """The `--json` of a command that ended as it does without the tracer, with the same output."""
     words = [str(word) for word in line]
     around = ["sh", "-c", f'{limits} exec "$@"', "sh"] if limits else []
     plain = subprocess.run([*around, *words], cwd=sonde.cwd, text=True, capture_output=True)

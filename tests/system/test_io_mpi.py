@@ -243,5 +243,5 @@ def test_two_mpi_programs_of_a_script_are_two(sonde_mpi: Shell, mpi: Mpi):
     told = sonde_mpi("io", "run", "--json", "-o", "a.nc", "--", "sh", "-c", script).expect(0).json
     ranks = sorted((one["world"], one["rank"]) for one in told["processes"] if one["rank"] >= 0)
     assert ranks == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
-    # Of the second program there is one rank: whatever a busy machine does, it stands out from nobody.
+    # The second program has one rank: whatever a busy machine does, it stands out from nobody.
     assert not any("rank 2:0" in one["text"] for one in told["findings"])

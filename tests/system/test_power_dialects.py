@@ -31,7 +31,7 @@ TICK_S = 0.05
 
 @dataclass
 class Ran:
-    """What a node manager came to: its event `ready`, and all of its sentences."""
+    """The result of a node manager: its event `ready`, and all of its sentences."""
 
     ready: dict[str, Any] | None
     text: str

@@ -28,15 +28,15 @@ constexpr std::uint32_t machine = AUDIT_ARCH_AARCH64;
 #endif
 
 /// Filters as the program gave them, one after another; what finds no room allows nothing.
-constexpr unsigned most_filters = 64, most_instructions = 16384;
+constexpr unsigned max_filters = 64, max_instructions = 16384;
 struct Filter {
   unsigned first, length;
-} filters[most_filters];
-sock_filter instructions[most_instructions];
+} filters[max_filters];
+sock_filter instructions[max_instructions];
 unsigned filter_count, instruction_count;
 bool unknown_filter;
 
-/// Of the instructions that the kernel takes from a filter (kernel/seccomp.c, seccomp_check_filter); what else stands
+/// The instructions that the kernel accepts in a filter (kernel/seccomp.c, seccomp_check_filter); what else stands
 /// there it has refused.
 std::uint32_t verdict(const Filter& filter, const seccomp_data& data) {
   const sock_filter* program = instructions + filter.first;
@@ -101,7 +101,7 @@ std::uint32_t verdict(const Filter& filter, const seccomp_data& data) {
 void take_filter(std::uint64_t address) {
   confined = true;
   const auto* given = reinterpret_cast<const sock_fprog*>(address);
-  if (filter_count == most_filters || given->len > most_instructions - instruction_count) {
+  if (filter_count == max_filters || given->len > max_instructions - instruction_count) {
     unknown_filter = true;
     return;
   }
@@ -174,7 +174,7 @@ bool watch_prctl(const Arguments& arguments) { return watch_installing(true, arg
 namespace {
 
 std::uint64_t installed(std::uint64_t mode, std::uint64_t program, std::uint64_t result) {
-  // Of a filter that is to be told the descriptor of its listener the result is that.
+  // A filter with a listener returns the descriptor of it.
   if (static_cast<std::int32_t>(result) < 0) return result;
   if (mode == SECCOMP_MODE_FILTER && program != 0) take_filter(program);
   return result;

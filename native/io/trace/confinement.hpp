@@ -1,6 +1,6 @@
 #pragma once
-/// What the traced program has forbidden itself, and so the tracer: filters of system calls (seccomp). A system call
-/// that a filter does not allow would kill the program, so each of the tracer's own is asked for here first.
+/// Calls that the traced program has forbidden itself, and so the tracer: filters of system calls (seccomp). A system
+/// call that a filter does not allow would kill the program, so each of the tracer's own is asked for here first.
 /// Freestanding, any-thread, signal-safe.
 
 #include <cstdint>

@@ -67,7 +67,8 @@ struct Object {
   std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
   const ElfW(Phdr) * segments = nullptr;
   unsigned segment_count = 0;
-  /// What thread-local variables begin as, and where those of the calling thread are; tls_end 0: they are not there.
+  /// The first values of thread-local variables, and where those of the calling thread are; tls_end 0: they are not
+  /// there.
   std::uintptr_t tls_begin = 0, tls_end = 0, tls_here = 0;
 
   /// Walks through the hash table: for objects whose symbols are wanted.
@@ -631,7 +632,7 @@ class Patching {
     const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(before));
     if (n == 0) return;
     pages_.store(slot, thunk(n - 1));
-    // What each new thread's variables begin as; those of this thread are there already.
+    // The first values of each new thread's variables; those of this thread are present already.
     const auto at = reinterpret_cast<std::uintptr_t>(slot);
     if (at < object_.tls_begin || at + sizeof *slot > object_.tls_end) return;
     void** const copy = reinterpret_cast<void**>(object_.tls_here + (at - object_.tls_begin));

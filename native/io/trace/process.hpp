@@ -24,8 +24,8 @@ struct Shared {
 inline constexpr std::size_t shared_bytes = 4096;
 static_assert(sizeof(Shared) == 24 + 8 * (2 * whys + unseen_kinds) && sizeof(Shared) <= shared_bytes);
 
-/// What a thread gets that cannot have files of its own: its program may not make any more, or no larger ones, or has
-/// no descriptor left. It is there, and mapped, before that. `run_close.py` makes files of it.
+/// The place of a thread that cannot have files of its own: its program may not make any more, or no larger ones, or
+/// has no descriptor left. It is there, and mapped, before that. `run_close.py` makes files of it.
 struct ThreadPlace {
   std::uint32_t taken;   ///< 1: all of it is filled in
   std::uint32_t number;  ///< of the thread in its process
@@ -37,7 +37,7 @@ struct ThreadPlace {
   ThreadFile file;
 };
 static_assert(sizeof(ThreadPlace) == 65536 && offsetof(ThreadPlace, file) % 4096 == 0);
-inline constexpr unsigned most_places = 16;
+inline constexpr unsigned max_places = 16;
 
 struct Process {
   char prefix[3072];  ///< "<folder>/<host>-<pid>"

@@ -88,7 +88,7 @@ const char* rank_of_environment() {
 char world[512];
 bool everywhere;
 
-/// The process that `pid`, was started by, and its own name; 0 where nobody tells.
+/// The process that `pid`, was started by, and its own name; 0: not known.
 int parent_of(int pid, char* name, std::size_t room) {
   char path[64], text[512];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -113,7 +113,7 @@ void name_world() {
       return;
     }
   }
-  // Hydra tells its ranks nothing of the kind: by the process that started them, one on each host.
+  // Hydra gives its ranks nothing of the kind: by the process that started them, one on each host.
   everywhere = false;
   char name[64];
   int pid = static_cast<int>(sys::process_id());
@@ -208,7 +208,7 @@ void measure_vectors() {
 /// The node's account of what was written, and the places for threads; made by `sonde io run` on its own node, on
 /// others by whoever comes first.
 bool open_account() {
-  constexpr std::size_t all = shared_bytes + most_places * sizeof(ThreadPlace);
+  constexpr std::size_t all = shared_bytes + max_places * sizeof(ThreadPlace);
   char path[4096];
   std::snprintf(path, sizeof path, "%s/%s.shared", folder, host);
   const int fd = ::open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

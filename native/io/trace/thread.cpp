@@ -235,7 +235,7 @@ std::uint32_t checksum(const char* bytes, std::size_t count, std::uint32_t seed)
   return ~c;
 }
 
-/// What a block file begins with.
+/// The head of a block file.
 struct FileHeader {
   char magic[8];
   std::uint32_t version, bytes, crc32, zero;
@@ -298,7 +298,7 @@ void begin_file(ThreadFile& file, std::uint64_t appended) {
   file.appended = appended;
 }
 
-/// The mapped file of a thread; null: `error`, -errno, tells why not.
+/// The mapped file of a thread; null: `error`, -errno, is the cause.
 ThreadFile* map_tail(const char* path, long& error) {
   error = -EFBIG;
   if (!fits(sizeof(ThreadFile))) return nullptr;
@@ -358,7 +358,7 @@ Thread* in_place(std::uint32_t number) {
   if (process.places == nullptr) return nullptr;
   std::atomic_ref<std::uint64_t> taken(process.shared->places);
   const std::uint64_t k = taken.fetch_add(1, std::memory_order_relaxed);
-  if (k >= most_places) {
+  if (k >= max_places) {
     taken.fetch_sub(1, std::memory_order_relaxed);
     return nullptr;
   }

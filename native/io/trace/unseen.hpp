@@ -1,6 +1,6 @@
 #pragma once
-/// What the tracer knows that it does not see, or could not keep, counted for a whole node where `sonde io run` reads
-/// it: docs/explain/io-engines.md has the table of all of it. Any-thread, signal-safe.
+/// Calls that the tracer knows that it does not see, or could not keep, counted for a whole node where `sonde io run`
+/// reads it: docs/explain/io-engines.md has the table of all of it. Any-thread, signal-safe.
 
 #include <cstdint>
 

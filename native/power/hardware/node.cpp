@@ -125,7 +125,7 @@ class RealNode final : public Node {
       }
       out.sensors.insert(out.sensors.end(), part.sensors.begin(), part.sensors.end());
     }
-    // Whoever reads them knows them by their names: none takes another's place.
+    // Readers know them by their names: no sensor may have another's.
     std::map<SensorKind, std::set<std::string>> used;
     for (auto& sensor : out.sensors) sensor.name = kinds::unlike(sensor.name, used[sensor.kind]);
     double power_w = base_w_, energy_j = unknown;

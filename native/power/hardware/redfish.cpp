@@ -32,7 +32,7 @@ namespace {
 constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_members = 1024, most_controls = 256;
 constexpr int max_redirects = 3, max_pages = 64;
 constexpr int attempts_of_one_form = 3;  ///< of an ETag, while somebody else may be changing the resource
-/// Some BMCs count in milliwatts and do not say so: no node draws so many times what it can be set to.
+/// Some BMCs count in milliwatts and do not say so: no node draws that much more than it can be set to.
 constexpr double implausible_factor = 20;
 /// A chassis that was ill is asked again so often.
 constexpr double ill_again_s = 30;

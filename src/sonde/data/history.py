@@ -343,7 +343,7 @@ def _followed_hosts(newest: PastRun, earlier: list[PastRun]) -> list[Trend]:
 
 
 def _furthest(parts: list[np.ndarray]) -> float:
-    """The widest distance over all labels; runs of different labels are taken to be the same ones."""
+    """The widest distance over all labels; the runs of all labels count as the same ones."""
     shortest = min((len(part) for part in parts), default=0)
     return widest(np.max([part[:shortest] for part in parts], axis=0)) if shortest else 0.0
 
@@ -371,7 +371,7 @@ class Pooled:
 
 
 def pooled_prediction(rests: np.ndarray, now: np.ndarray) -> Pooled:
-    """Whether new values fit many short series of one spread, which a few runs tell well.
+    """Whether new values fit many short series of one spread, which a few runs show well.
 
     The spread is the MAD of all rests, corrected for the median that each series lost, and is held against Student's
     t; the degrees of freedom are 37 % of those that are left, the efficiency of a MAD.

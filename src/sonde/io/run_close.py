@@ -65,7 +65,7 @@ _WHYS = (
     ),
     (
         "the program may not write files as large as the trace's (ulimit -f)",
-        "raise that limit: 'ulimit -f' tells it in units of 1 KiB or 512 B",
+        "raise that limit: 'ulimit -f' shows it in units of 1 KiB or 512 B",
     ),
     (
         "the program had no file descriptor left (ulimit -n)",
@@ -74,7 +74,7 @@ _WHYS = (
     ("there was no room on the disk", "free space where the run's folder is, or write elsewhere: --output"),
     (
         "the program was not let write to the run's folder, as after it became another user, or had no memory left",
-        "write where it may: --output; 'ulimit -v' tells what memory it may have",
+        "write where it may: --output; 'ulimit -v' shows what memory it may have",
     ),
     (
         "the program has several threads and closed standard streams, whose numbers the trace's files would get",
@@ -409,7 +409,7 @@ def _refused(run: Folder) -> list[Warning]:
 
 
 def _account(name: str, text: bytes) -> list[Warning]:
-    """What a node's processes could not keep, and what of them is not seen."""
+    """Calls of a node's processes that could not be stored, or are not seen."""
     kept = text[: _SHARED.size]
     if len(kept) < _SHARED.size or not kept.startswith(b"SONDESH2"):
         return []

@@ -46,14 +46,14 @@ def of_file(path: Path) -> Linked:
             for tag in segment.iter_tags()
         ]
 
-        def said(kind: str, name: str) -> list[str]:
+        def texts(kind: str, name: str) -> list[str]:
             return [str(getattr(tag, name)) for tag in tags if tag.entry.d_tag == kind]
 
         def folders(kind: str, name: str) -> tuple[str, ...]:
-            return tuple(folder for text in said(kind, name) for folder in text.split(":") if folder)
+            return tuple(folder for text in texts(kind, name) for folder in text.split(":") if folder)
 
         return Linked(
-            tuple(said("DT_NEEDED", "needed")),
+            tuple(texts("DT_NEEDED", "needed")),
             folders("DT_RPATH", "rpath"),
             folders("DT_RUNPATH", "runpath"),
         )
@@ -123,8 +123,8 @@ def _cache() -> dict[str, Path]:
         except (OSError, subprocess.TimeoutExpired):
             continue
         for line in ran.stdout.splitlines():
-            told = _CACHED.match(line)
-            if told and "x86-64" in told[2]:
-                found.setdefault(told[1], Path(told[3]))
+            match = _CACHED.match(line)
+            if match and "x86-64" in match[2]:
+                found.setdefault(match[1], Path(match[3]))
         break
     return found

@@ -118,7 +118,7 @@ def library() -> Path:
 
 
 def environment(folder: Path, starters: bool = False) -> dict[str, str]:
-    """What a program must find in its environment to be traced into a run's folder.
+    """The environment by which a program is traced into a run's folder.
 
     starters : shells, and what else mostly starts other programs, are traced as well
     """
@@ -135,7 +135,7 @@ def environment(folder: Path, starters: bool = False) -> dict[str, str]:
 def _tools() -> list[str]:
     """Files of the system's tools that start others, as the kernel names them when they run."""
     found = {(Path(folder) / name).resolve() for folder in _SYSTEM for name in _TOOLS}
-    # Where one file is all tools, as busybox, it is not told apart from those that do I/O.
+    # Where one file is all tools, as busybox, it cannot be distinguished from those that do I/O.
     return sorted(str(path) for path in found if path.name in _TOOLS and path.is_file())
 
 

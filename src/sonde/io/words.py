@@ -572,7 +572,7 @@ def _without_servers_in_one(
 
 
 def _programs(summary: xr.Dataset) -> str:
-    """What the ranks of several MPI programs are called; "" where there is one."""
+    """Names of the ranks of several MPI programs; "" where there is one."""
     return (
         "1:0 is rank 0 of the first MPI program, 2:0 that of the second"
         if any(":" in name for name in worlds.named(summary))

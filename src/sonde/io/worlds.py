@@ -18,7 +18,7 @@ _RANKS = 1 << 32  # more than any program has
 def of_headers(headers: Sequence[Mapping[str, Any]]) -> list[int]:
     """For each process the number of its MPI program, in the order in which these began; NONE of what is no rank.
 
-    A header names the program by `world`, on all hosts (`world_everywhere`) or on one: what launchers that tell no name
+    A header names the program by `world`, on all hosts (`world_everywhere`) or on one: what a launcher without names
     started on several hosts is one program as long as no host and no rank is in it twice.
     """
     begun: dict[tuple[str, str], list[int]] = {}
@@ -55,7 +55,7 @@ def _began(header: Mapping[str, Any]) -> int:
 
 
 def of(data: xr.Dataset) -> np.ndarray:
-    """The program of each process of /raw or /summary; 0 where an earlier version told none."""
+    """The program of each process of /raw or /summary; 0 where an earlier version stored none."""
     ranks = data["process_rank"].values
     if "process_world" in data:
         return np.asarray(data["process_world"].values, np.int64)
@@ -69,7 +69,7 @@ def members(data: xr.Dataset) -> np.ndarray:
 
 
 def named(data: xr.Dataset) -> list[str]:
-    """What the rank of each process is called: "3", or "2:3" of the second of several programs; "" of no rank."""
+    """The name of the rank of each process: "3", or "2:3" of the second of several programs; "" of no rank."""
     ranks, worlds = data["process_rank"].values.tolist(), of(data).tolist()
     several = len({world for world in worlds if world >= 0}) > 1
     return [

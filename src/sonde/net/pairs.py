@@ -158,7 +158,7 @@ def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np
     Returns
     -------
     (shift, unsure), each (N, N, S), s. unsure: the error of both clocks where only one direction was measured, which
-    nothing can be taken off; else 0. All 0 for what is not one way, and where no clock's error is known.
+    nothing can be subtracted; else 0. All 0 for what is not one way, and where no clock's error is known.
     """
     none = np.zeros(median.shape)
     if summary.attrs.get("value") != "one_way" or "clock_error" not in summary:

@@ -652,7 +652,7 @@ def detectable(
 ) -> dict[str, float]:
     """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks.
 
-    design: None where no look was ever taken; nothing would have been found. permutation_s: what one permutation of all
+    design: None where the run had no look; nothing would have been found. permutation_s: what one permutation of all
     looks took here, s: a simulated run takes as many looks.
     """
     out = {"mde": math.nan, "mde_period": period_s, "mde_searched": 1.0, "mde_runs": float(MDE_RUNS)}

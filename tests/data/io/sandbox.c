@@ -61,7 +61,7 @@ int main(int n, char** words) {
   const char *how = words[1], *who = words[2];
   file = open(words[3], O_CREAT | O_TRUNC | O_WRONLY, 0644);
   count = atol(words[4]);
-  /* What is no filter at all must not be taken for one. */
+  /* A thing that is no filter must not count as one. */
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0);
   if (strcmp(who, "twice") == 0) {
     const int first = install("open", "prctl");

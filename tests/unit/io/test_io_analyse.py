@@ -253,7 +253,7 @@ def test_sockets_that_an_mpi_polls_within_its_own_io_are_no_files():
     raw["file_index"][np.isin(names, ("readv", "read")) | (sizes == 8)] = UNSEEN
     s = analyse.analyse(raw)
     posix = s["layer_name"].values.tolist().index("posix")
-    # What is read at an offset is of a file, whoever opened it.
+    # Bytes read at an offset are of a file, by whichever process it was opened.
     assert s["requests"].values[0, posix].tolist() == [2, 0]
     assert s["request_bytes"].values[0, posix].tolist() == [64 * kib + 8, 0]
     assert words.beside_s(s) == pytest.approx(1100e-9)

@@ -145,7 +145,7 @@ def test_a_library_that_was_found_in_several_ways_is_one(tmp_path):
 
 
 def account(refused: dict[int, int], lost: dict[int, int], unseen: dict[int, int]) -> bytes:
-    """What a node's processes share, by the numbers of native/io/trace/unseen.hpp."""
+    """The shared part of a node's processes, by the numbers of native/io/trace/unseen.hpp."""
     numbers = [one.get(k, 0) for one in (refused, lost, unseen) for k in range(8)]
     return struct.pack("<8sQQ24Q", b"SONDESH2", 1000, 0, *numbers).ljust(4096, b"\0")
 
@@ -176,7 +176,7 @@ def test_who_was_not_traced_and_what_found_no_room_is_told(tmp_path):
 
 
 def place(name: bytes, number: int, header: bytes, tail: bytes) -> bytes:
-    """What a thread is given that can have no files."""
+    """The place of a thread that can have no files."""
     head = struct.pack("<IIII1008s", 1, number, len(header), 0, name)
     return head.ljust(4096, b"\0") + header.ljust(12288, b"\0") + tail
 

@@ -21,18 +21,18 @@ def real(paths: list[Path]) -> set[str]:
 
 
 def of_loader(program: Path) -> set[str]:
-    """Of a trusted program."""
-    said = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
-    return real([Path(match) for match in re.findall(r"=> (/\S+)", said)])
+    """Libraries of a trusted program, by ldd."""
+    text = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    return real([Path(match) for match in re.findall(r"=> (/\S+)", text)])
 
 
 def built(place: Path, name: str, source: str, *words: str) -> Path:
-    made = place / name
-    made.parent.mkdir(parents=True, exist_ok=True)
+    file = place / name
+    file.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        ["gcc", "-x", "c", "-", "-o", str(made), *words], input=source, text=True, check=True, cwd=place
+        ["gcc", "-x", "c", "-", "-o", str(file), *words], input=source, text=True, check=True, cwd=place
     )
-    return made
+    return file
 
 
 @pytest.mark.parametrize("name", ["python", "git", "gcc", "mpirun"])

@@ -41,7 +41,7 @@ def requests(seed, n=1600, slow=1.0, way=1.0, sizes=(4 * KIB,), only=None, sigma
 
 
 def verdict(found, client=None):
-    """Of a /summary with these requests alone."""
+    """A /summary with these requests alone."""
     n = len(found.call)
     tables = slow_servers.tables(
         [(1, found, np.zeros(n, int), np.zeros(n, int) if client is None else client)]

@@ -321,7 +321,7 @@ def test_values_are_ready_for_json():
 
 
 class TestASearchThatTheBudgetEnded:
-    """What would have been found is then not known, or known for long bursts alone."""
+    """The detectable burst is then not known, or for long bursts alone."""
 
     def test_without_any_step_nobody_says_that_nothing_would_have_been_found(self):
         run = summary({"mde": np.nan, "mde_searched": 0.0})

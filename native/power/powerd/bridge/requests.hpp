@@ -27,7 +27,7 @@ class Requests {
     std::uint64_t asked = 0, answered = 0, refused = 0, repeated = 0;
   };
   /// `sets`: whether services that set something are served as well, to messages of a trusted link; where not,
-  /// `why_not` is what who asks is told. `wake`: a reply is there.
+  /// `why_not`: the reason that the asker gets. `wake`: a reply is ready.
   static std::unique_ptr<Requests> open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets,
                                         std::string why_not, std::function<void()> wake, std::vector<Error>& troubles);
   /// Calls that are under way are given up.
