@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import sonde.bus.client as bus
-from power_daemons import a_domain, powerd, until, within_keys
+from claimed import a_domain
+from power_daemons import powerd, until, within_keys
 
 BROKER = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 TYPES = """module site {
@@ -167,6 +168,9 @@ class StandIn:
             self.received += came
 
     def close(self) -> None:
+        """A talk that goes on ends when the bridge does, or after 20 s."""
+        with suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)  # which ends accept(), as close() does not
         self.server.close()
 
 

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from claimed import a_domain
 from sonde.bus import run_keys
 from sonde.bus.keys import DOMAINS, Grant
 from sonde.core.launch import libexec
 
 DAEMON = libexec() / "sonde-powerd"
-
-
-def share_of(numbers: range) -> list[int]:
-    """In any order, those that no other process of these tests draws: pytest-xdist runs them in several."""
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    several = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    mine = numbers[own % several :: several]
-    assert mine, f"{several} processes are more than there are bus domains for: fewer JOBS"
-    return random.sample(mine, len(mine))
-
-
-_DOMAINS = cycle(share_of(range(1, 101)))
 
 
 def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each_s: float = 0.02) -> Any:
@@ -41,12 +27,6 @@ def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each
         assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
         time.sleep(each_s)
     return value
-
-
-def a_domain() -> int:
-    """Of a bus: none that this process had before, and one whose ports no program is given when it connects, which may
-    have any of 101 to 214."""
-    return next(_DOMAINS)
 
 
 def within_keys(folder: Path) -> str:

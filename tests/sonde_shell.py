@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -23,7 +22,6 @@ import pytest
 
 import fork_server
 from fork_server import PROGRAM
-from power_daemons import share_of
 from sonde.cli.entry import main
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
@@ -39,25 +37,6 @@ ENDLESS = (
     *("--ntasks", "2", "--sizes", "8,1024", "--rule", "fixed:100000000", "--cap", "100000000"),
     *("--gap", "1ms", "--budget", "2min"),
 )
-
-
-def free_domain() -> int:
-    """A domain of a bus on which nobody is, as far as that is known in a moment.
-
-    Its ports are above those that programs are given when they connect, which may have any of 101 to 214; runs of
-    `sonde bus run` beside this one have 1 to 100.
-    """
-    from sonde.bus import client as bus
-
-    domain = 0
-    for domain in share_of(range(215, 231)):
-        with bus.open_text(
-            f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>'
-        ) as here:
-            time.sleep(0.3)
-            if not here.peers():
-                break
-    return domain
 
 
 @dataclass(frozen=True)

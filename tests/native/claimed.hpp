@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "core/clock.hpp"
@@ -58,19 +59,28 @@ inline std::uint32_t number(const std::string& what, std::uint32_t first, std::u
   return static_cast<std::uint32_t>(one);
 }
 
+// tests/claimed.py is the same for Python.
 // Domain N uses 250 ports from 7400 + 250 N on. Domains 1 to 89 end below port(), and those from 215 on lie above the
 // kernel's ephemeral ports (32768 to 60999): a foreign socket on a domain's multicast port prevents discovery there.
 // DDS Security knows no domain above 230.
 
 /// A DDS domain for this process alone, until it ends. Each call gives another.
 inline std::uint32_t domain() {
-  const auto nth = number("domain-", 0, 57, [](std::uint32_t) { return true; });
-  return nth < 41 ? 49 + nth : 215 + nth - 41;
+  return number("domain-", 49, 182, [](std::uint32_t one) { return one < 90 || one >= 215; });
 }
 
 /// The first of four domains in a row, likewise, for a program that chooses among domains by itself.
 inline std::uint32_t four_domains() {
-  return 1 + 4 * number("domains-", 0, 12, [](std::uint32_t) { return true; });
+  return number("domain-", 1, 48, [](std::uint32_t one) {
+    if (one % 4 != 1) return false;
+    int held[3] = {-1, -1, -1};
+    for (std::uint32_t k = 0; k < 3; ++k) held[k] = try_claim("domain-" + std::to_string(one + k + 1));
+    const bool all = std::all_of(std::begin(held), std::end(held), [](int fd) { return fd >= 0; });
+    if (!all)
+      for (const int fd : held)
+        if (fd >= 0) ::close(fd);
+    return all;
+  });
 }
 
 /// A UDP port below those that the kernel gives away, likewise.

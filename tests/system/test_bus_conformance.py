@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from power_daemons import share_of
+from claimed import domains
 from sonde_shell import Shell, finish
 from watching import wait_for
 
@@ -53,7 +53,7 @@ def test_some_cases_of_a_dds(sonde: Shell, dds: str):
 
 @pytest.mark.parametrize("dds", OVER)
 def test_on_the_profile_that_is_named(sonde: Shell, dds: str):
-    one, other = share_of(range(215, 231))[:2]
+    one, other = domains(2)
     (sonde.cwd / "bus.xml").write_text(
         f'<sonde-bus version="1"><profile name="a" domain="{one}"/>'
         f'<profile name="mine" domain="{other}"/></sonde-bus>'

@@ -16,7 +16,8 @@ pytest.importorskip("sonde._bus", reason="the bus is not built")
 
 from sonde._bus import implementations
 
-from sonde_shell import PROGRAM, free_domain
+from claimed import free_domain
+from sonde_shell import PROGRAM
 
 DOCS = Path(__file__).parents[2] / "docs"
 OVER = [name for name in ("cyclonedds", "fastdds") if name in implementations()]

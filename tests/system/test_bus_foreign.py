@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from sonde_shell import free_domain
+from claimed import free_domain
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 pytest.importorskip("cyclonedds", reason="no foreign peer for this Python")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from power_daemons import share_of
+from claimed import domains
 from sonde_shell import Shell, Typed, finish, shell
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def with_keys(made: Path, tmp_path: Path) -> None:
     """The test's own copy of that folder."""
     shutil.copytree(made, tmp_path / "keys")
-    (tmp_path / "bus.xml").write_text(PROFILES.format(*share_of(range(215, 231))[:2]))
+    (tmp_path / "bus.xml").write_text(PROFILES.format(*domains(2)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde_shell import free_domain
+from claimed import free_domain
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 
@@ -123,3 +123,42 @@ def test_files_that_are_not_there_are_named(sonde, profile, implementation):
     told = json.loads(ran.stdout)
     assert told["refused"] == "bus.no_file"
     assert "key.pem" in told["said"]
+
+
+ONE_PROCESS = """
+import sys
+import sonde.bus.client as bus
+from sonde.core.errors import SondeError
+files, opened, came = dict(zip("pk", sys.argv[1:3])), [], []
+for what in sys.argv[3]:
+    if what == "x":
+        opened.pop().close()
+        continue
+    try:
+        opened.append(bus.open(files[what]))
+        came.append("opened")
+    except SondeError as error:
+        assert "keys" in str(error) and "<security>" in error.hint, error
+        came.append(error.code)
+for one in opened:
+    one.close()
+print(*came)
+"""
+
+
+@pytest.mark.parametrize("order", ["kp", "pk", "pkxp", "kxp", "pxk", "kk"])
+@pytest.mark.parametrize("implementation", OVER)
+def test_buses_of_one_process_in_a_domain_all_have_keys_or_cyclone_refuses_it(
+    sonde, profile, implementation, order
+):
+    """Cyclone DDS 0.10.2 has one set of security plug-ins for a domain of a process, and crashed at "pkxp"."""
+    domain = free_domain()
+    words = [sys.executable, "-c", ONE_PROCESS, str(profile(domain, "")), str(profile(domain, "node")), order]
+    done = subprocess.run(
+        words, cwd=sonde.cwd, env=sonde.env | {"SONDE_BUS": implementation}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-2000:])
+    expected = ["opened"] * len(order.replace("x", ""))
+    if implementation == "cyclonedds" and order in ("kp", "pk", "pkxp"):
+        expected[1] = "bus.open"
+    assert done.stdout.split() == expected

@@ -20,7 +20,8 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import power_stand_in as stand_in
-from power_daemons import a_domain, until
+from claimed import a_domain
+from power_daemons import until
 from sonde.power import run_history
 from sonde_shell import PROGRAM
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 
-from power_daemons import a_domain
+from claimed import a_domain
 from sonde.bus import client as bus
 
 BEGIN = """

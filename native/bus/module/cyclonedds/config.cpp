@@ -157,7 +157,8 @@ Result<DomainPlan> plan_domain(const Profile& profile) {
                               "</Discovery>" + "<Internal>" + internal + "</Internal>" +
                               "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>",
                     .filter = datagram_filter(*addresses, *machine),
-                    .must_be_confined = !profile.security && !profile.unprotected};
+                    .must_be_confined = !profile.security && !profile.unprotected,
+                    .secured = profile.security.has_value()};
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

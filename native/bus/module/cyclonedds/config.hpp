@@ -19,6 +19,9 @@ struct DomainPlan {
   /// Nobody proves anything there, and the profile does not say that this is meant: then a socket without the filter is
   /// none to open.
   bool must_be_confined = false;
+  /// With keys. Cyclone has one set of security plug-ins for a domain of a process: beside a participant with keys
+  /// 0.10.2 refuses one without, and crashes at the next one when that with keys has left.
+  bool secured = false;
 };
 
 /// The domain's part: all that belongs to the sockets and to discovery, and nothing that differs between two

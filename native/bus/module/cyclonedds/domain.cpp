@@ -35,6 +35,7 @@ struct Open {
   std::size_t shares = 0;
   bool confined = false;
   std::string refused;
+  bool secured = false;
 };
 
 struct Domains {
@@ -80,6 +81,12 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainPlan& 
       (dds_set_log_mask(DDS_LC_FATAL | DDS_LC_ERROR | DDS_LC_WARNING), dds_set_log_sink(keep_words, nullptr), true);
   (void)kept;
   if (const auto there = all.by_id.find(id); there != all.by_id.end()) {
+    if (there->second.secured != plan.secured)
+      return Error{"bus.open",
+                   "this process is in domain " + std::to_string(id) + " of Cyclone DDS already, with" +
+                       (plan.secured ? "out" : "") +
+                       " keys: all buses of a process in one domain have keys, or none has",
+                   "give both profiles <security>, or neither; or take another domain for one of them"};
     if (there->second.config == plan.config) {
       if (plan.must_be_confined && !there->second.confined) return exposed(id, there->second.refused);
       ++there->second.shares;
@@ -107,7 +114,7 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainPlan& 
     dds_delete(entity);
     return exposed(id, confinement.refused());
   }
-  all.by_id[id] = {plan.config, entity, 1, confinement.complete(), confinement.refused()};
+  all.by_id[id] = {plan.config, entity, 1, confinement.complete(), confinement.refused(), plan.secured};
   return std::unique_ptr<Domain>(new Domain(id));
 }
 
