@@ -12,8 +12,8 @@ import socket
 import time
 from pathlib import Path
 
-# Domain N uses 250 ports from 7400 + 250 N on. Those of 101 to 214 are given to programs when they connect; DDS Security
-# knows none above 230. What chooses its domains by itself, as `sonde bus run` does, has 1 to 100.
+# Domain N uses 250 ports from 7400 + 250 N on. Those of 101 to 214 are given to programs when they connect; DDS
+# Security knows none above 230. What chooses its domains by itself, as `sonde bus run` does, has 1 to 100.
 LOW, HIGH = range(1, 101), range(215, 231)
 _OLDER = {LOW: 4, HIGH: 0}  # claims that hold beside those of the last call
 _PATIENCE_S = 20
