@@ -82,12 +82,10 @@ void say_hello(MpiTeam& team) {
   if (team.rank() != 0) return;
   std::vector<std::string> hosts;
   for (int r = 0; r < team.size(); ++r) hosts.emplace_back(all.data() + r * 64);
-  emit(JsonLine()
-           .add("event", "hello")
-           .add("ranks", team.size())
-           .add("hosts", hosts)
-           .add("mpi_version", mpi_library_version())
-           .add("oversubscribed", team.oversubscribed()));
+  JsonLine line;
+  line.add("event", "hello").add("ranks", team.size()).add("hosts", hosts).add("mpi_version", mpi_library_version());
+  team.add_cores(line);
+  emit(line);
 }
 
 }  // namespace sonde

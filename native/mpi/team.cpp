@@ -1,15 +1,42 @@
 #include "mpi/team.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <ctime>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 
 namespace sonde {
+
+namespace {
+
+/// One rank, as the others have to know it. A host is its boot ID; where that cannot be read it is the node.
+struct Seat {
+  char boot[40];
+  int node;  // its first rank
+  cpu_set_t cpus;
+};
+
+Seat own_seat(int node) {
+  Seat seat{};
+  seat.node = node;
+  const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || ::read(fd, seat.boot, sizeof seat.boot - 1) <= 0)
+    std::snprintf(seat.boot, sizeof seat.boot, "node of rank %d", node);
+  if (fd >= 0) ::close(fd);
+  sched_getaffinity(0, sizeof seat.cpus, &seat.cpus);
+  return seat;
+}
+
+}  // namespace
 
 MpiTeam::MpiTeam(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_rank(comm_, &rank_);
@@ -17,16 +44,45 @@ MpiTeam::MpiTeam(MPI_Comm comm) : comm_(comm) {
   MPI_Comm node;
   MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
   MPI_Comm_size(node, &on_node_);
-  // The union of what the node's ranks may run on: each may be bound to a core of its own.
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  cpu_set_t all = mine;
-  MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR, node);
+  int first = rank_;
+  MPI_Bcast(&first, 1, MPI_INT, 0, node);
   MPI_Comm_free(&node);
-  int crowded = on_node_ > std::max(1, CPU_COUNT(&all));
-  MPI_Allreduce(MPI_IN_PLACE, &crowded, 1, MPI_INT, MPI_MAX, comm_);
-  oversubscribed_ = crowded != 0;
+  const Seat mine = own_seat(first);
+  std::vector<Seat> all(static_cast<std::size_t>(size_));
+  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm_);
+  // The union of what the ranks of a place may run on: each may be bound to a core of its own.
+  struct Ranks {
+    int count = 0, nodes = 0;
+    cpu_set_t cpus{};
+    int cores() const { return std::max(1, CPU_COUNT(&cpus)); }
+    bool crowded() const { return count > cores(); }
+  };
+  std::map<int, Ranks> nodes;
+  std::map<std::string, Ranks> kernels;
+  const auto sit = [](Ranks& ranks, const Seat& seat) {
+    ++ranks.count;
+    CPU_OR(&ranks.cpus, &ranks.cpus, &seat.cpus);
+  };
+  for (const Seat& seat : all) {
+    sit(nodes[seat.node], seat);
+    Ranks& kernel = kernels[seat.boot];
+    sit(kernel, seat);
+    kernel.nodes += nodes[seat.node].count == 1;
+  }
+  for (const auto& [id, ranks] : nodes) oversubscribed_ = oversubscribed_ || ranks.crowded();
+  for (const auto& [id, ranks] : kernels) {
+    crowded_kernel_ = crowded_kernel_ || (ranks.nodes > 1 && ranks.crowded());
+    if (ranks.count * kernel_cores_ > on_kernel_ * ranks.cores())
+      on_kernel_ = ranks.count, kernel_cores_ = ranks.cores();
+  }
+}
+
+void MpiTeam::add_cores(JsonLine& line) const {
+  line.add("oversubscribed", oversubscribed_)
+      .add("ranks_on_node", on_node_)
+      .add("ranks_on_kernel", on_kernel_)
+      .add("kernel_cores", kernel_cores_)
+      .add("crowded_kernel", crowded_kernel_);
 }
 
 double MpiTeam::least_on_node(double value) const {
@@ -38,7 +94,7 @@ double MpiTeam::least_on_node(double value) const {
 }
 
 void MpiTeam::wait(MPI_Request& request) {
-  if (!oversubscribed_) {
+  if (!shares_cores()) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     return;
   }

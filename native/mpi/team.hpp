@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.hpp"
 #include "core/runner.hpp"
 
 namespace sonde {
@@ -29,17 +30,24 @@ class MpiTeam final : public Team {
   double least_on_node(double value) const;
 
   MPI_Comm comm() const { return comm_; }
-  /// Some node has more ranks than cores that they may run on.
-  bool oversubscribed() const { return oversubscribed_; }
+  /// Some node has more ranks than cores that they may run on, or several that are one host by its boot ID have.
+  bool shares_cores() const { return oversubscribed_ || crowded_kernel_; }
   int ranks_on_node() const { return on_node_; }
+  /// Where most ranks share a core.
+  int ranks_on_kernel() const { return on_kernel_; }
+  /// Adds to a line what is known of the ranks' cores: oversubscribed, ranks_on_node, and ranks_on_kernel, kernel_cores
+  /// and crowded_kernel, which is whether nodes that are one host by its boot ID, as containers are, have more ranks
+  /// together than cores. Of the fullest such host; the same on each rank.
+  void add_cores(JsonLine& line) const;
 
-  /// Waits for a request, politely when oversubscribed.
+  /// Waits for a request, politely where ranks share cores.
   void wait(MPI_Request& request);
 
  private:
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, on_node_ = 1;
-  bool oversubscribed_ = false;
+  int on_kernel_ = 1, kernel_cores_ = 1;
+  bool oversubscribed_ = false, crowded_kernel_ = false;
 };
 
 /// "Open MPI v4.1.4, …": the first line of MPI_Get_library_version, without what follows a comma.

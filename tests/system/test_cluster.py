@@ -666,6 +666,12 @@ def test_ranks_talk_over_the_links(sonde: Shell, default_mpi: Mpi, mpi_hosts: Cl
     with xr.open_dataset(tmp_path / "a.nc", group="raw", engine="netcdf4") as raw:
         assert sorted(map(str, raw["host"].values)) == [f"{mpi_hosts.name}-{node}" for node in range(3)]
         assert np.isfinite(raw["latency"].values[0, 1]).any()
+    with xr.open_dataset(tmp_path / "a.nc", engine="netcdf4") as root:
+        # Three hosts to MPI, and one by its boot ID.
+        assert (root.attrs.get("crowded_kernel", 0), root.attrs["oversubscribed"]) == (
+            int(len(os.sched_getaffinity(0)) < 3),
+            0,
+        )
     for node, earlier in enumerate(before):
         assert mpi_hosts.counters(node).bytes_out - earlier.bytes_out > 100 * 65536
 

@@ -85,7 +85,7 @@ Circumstances look_around(const std::vector<std::string>& command, MpiTeam& team
   ::gethostname(host, sizeof host - 1);
   c.host = host;
   c.tasks = team.size();
-  c.oversubscribed = team.oversubscribed();
+  c.oversubscribed = team.shares_cores();
   MPI_Comm node;
   MPI_Comm_split_type(team.comm(), MPI_COMM_TYPE_SHARED, team.rank(), MPI_INFO_NULL, &node);
   int first = team.rank(), place = 0;
@@ -114,9 +114,9 @@ int work(Options& o, const std::vector<std::string>& command, MpiTeam& team) {
     if (team.rank() == 0)
       std::fprintf(
           stderr,
-          "warning: there are more ranks than cores (%d ranks on this node): times include waiting for a core\n"
+          "warning: there are more ranks than cores (%d ranks on this host): times include waiting for a core\n"
           "  hint: start fewer ranks, or take the figures for what such a job would see\n",
-          team.ranks_on_node());
+          team.ranks_on_kernel());
   }
   remove_when_interrupted(team.rank() == 0);
   if (o.bt_io) return run_bt_io(o, c, team);

@@ -248,7 +248,7 @@ def _facts(raw: xr.Dataset) -> dict[str, Any]:
     attrs = {
         k: v
         for k, v in raw.attrs.items()
-        if k in ("mode", "rule", "pairing", "epoch_length", "oversubscribed")
+        if k in ("mode", "rule", "pairing", "epoch_length", "oversubscribed", "crowded_kernel")
     }
     attrs["value"] = raw["latency"].attrs.get("value", "unknown")
     return attrs

@@ -14,6 +14,7 @@ from sonde.core.errors import Finding, UsageError, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size, parse_duration
+from sonde.net.modes import modes
 from sonde.net.pairs import centre
 
 MOST_ROWS = 20
@@ -268,8 +269,16 @@ def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Find
 
 
 def oversubscribed(summary: xr.Dataset) -> bool:
-    """Whether more ranks ran than cores."""
-    return str(summary.attrs.get("oversubscribed", 0)).lower() not in ("0", "false", "")
+    """Whether more ranks ran than cores, and that slows pairs: where a pair has the machine for itself, ranks of nodes
+    that share a kernel only wait, and give way.
+    """
+
+    def holds(name: str) -> bool:
+        return str(summary.attrs.get(name, 0)).lower() not in ("0", "false", "")
+
+    mode = modes().get(str(summary.attrs.get("mode", "one_to_one")))
+    alone = mode is not None and mode.pattern == "pairs"
+    return holds("oversubscribed") or (holds("crowded_kernel") and not alone)
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:

@@ -183,6 +183,7 @@ def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         "variant_periods_s",
         "agent",
         "oversubscribed",
+        "crowded_kernel",
         "grain_s",
     ):
         if key in attrs:

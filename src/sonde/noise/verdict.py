@@ -169,9 +169,9 @@ def looked(row: xr.Dataset) -> bool:
 
 def crowded(summary: xr.Dataset) -> bool:
     """Whether ranks wait for each other's time slices."""
-    told = int(summary.attrs.get("oversubscribed", 0) or 0)
+    shared = any(int(summary.attrs.get(name, 0) or 0) for name in ("oversubscribed", "crowded_kernel"))
     slow = float(summary["clean_iteration"]) > CROWDED_S and int(summary.attrs.get("size", 0)) <= 65536
-    return bool(told) or slow
+    return shared or slow
 
 
 def doubt(summary: xr.Dataset) -> str:

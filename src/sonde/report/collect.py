@@ -93,6 +93,7 @@ FIRST = [
     "mpi_version",
     "transport",
     "oversubscribed",
+    "crowded_kernel",
     "infiniband",
     "network",
     "kernel",
@@ -123,7 +124,7 @@ ACRONYMS = {
     "hostlist": "hosts",
     "hostname": "host",
 }
-YES_NO = ("complete", "oversubscribed")  # truths that NetCDF keeps as 0 and 1
+YES_NO = ("complete", "oversubscribed", "crowded_kernel")  # truths that NetCDF keeps as 0 and 1
 ROUNDED = ("memory_b", "memory_bytes")  # a machine's memory is never wanted to the byte
 STRUCTURED = 120  # characters from which on JSON in an attribute is for programs
 LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing

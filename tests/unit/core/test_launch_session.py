@@ -462,6 +462,16 @@ class TestListener:
         )
         assert listener.attrs["forwarding_ranks"] == 2
 
+    def test_nodes_of_one_kernel_with_more_ranks_than_cores_are_reported(self):
+        listener = Listener()
+        event = {"ranks_on_node": 1, "ranks_on_kernel": 4, "kernel_cores": 2, "crowded_kernel": True}
+        listener.take({**START, "oversubscribed": False, **event})
+        (warning,) = listener.warnings
+        assert warning.code == "lab.crowded_kernel"
+        assert "have 4 ranks on 2 cores" in warning.evidence
+        assert listener.attrs["crowded_kernel"] is True
+        assert listener.attrs["oversubscribed"] is False
+
     def test_an_old_probe_tells_no_clock_cost(self):
         listener = Listener()
         listener.take(START)

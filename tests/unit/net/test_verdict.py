@@ -185,6 +185,15 @@ class TestFindings:
         assert verdict.findings(summary) == []
         assert [w.code for w in verdict.warnings(summary)] == ["net.slow_or_shared"]
 
+    @pytest.mark.parametrize(
+        ("mode", "crowded"), [("one_to_one", False), ("put", False), ("all_to_all", True), ("noise", True)]
+    )
+    def test_nodes_of_one_kernel_hold_up_each_other_where_all_send_at_the_same_time(self, mode, crowded):
+        summary = link(flat()).assign_attrs(mode=mode, crowded_kernel=1)
+        assert verdict.oversubscribed(summary) is crowded
+        assert (verdict.findings(summary) == []) is crowded
+        assert verdict.oversubscribed(summary.assign_attrs(crowded_kernel=0)) is False
+
     @pytest.mark.parametrize("attribute", [0, "0", False, "False", ""])
     def test_ranks_with_cores_of_their_own(self, attribute):
         assert not verdict.oversubscribed(flat().assign_attrs(oversubscribed=attribute))

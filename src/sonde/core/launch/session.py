@@ -154,6 +154,15 @@ class Listener:
                     meaning, hint = self.crowded
                     ranks = event.get("ranks_on_node")
                     self.warn("oversubscribed", f"{ranks} ranks share fewer cores on a host: {meaning}", hint)
+                elif event.get("crowded_kernel"):
+                    self.attrs["crowded_kernel"] = True
+                    meaning, hint = self.crowded
+                    self.warn(
+                        "crowded_kernel",
+                        f"nodes of one kernel, as containers and virtual clusters are, have "
+                        f"{event.get('ranks_on_kernel')} ranks on {event.get('kernel_cores')} cores: {meaning}",
+                        hint,
+                    )
                 if forwarding := event.get("forwarding_ranks"):
                     self.attrs["forwarding_ranks"] = forwarding
             case "warning":
