@@ -165,7 +165,7 @@ bool watch_syscall(const Arguments& arguments) {
   const auto number = static_cast<long>(arguments[0]);
   if (number == __NR_seccomp || number == __NR_prctl)
     return watch_installing(number == __NR_prctl, arguments[1], arguments[2]);
-  note_system_call(number);
+  note_system_call(number, static_cast<long>(arguments[1]));
   return false;
 }
 

@@ -7,6 +7,7 @@
 
 #include "io/trace/confinement.hpp"
 #include "io/trace/process.hpp"
+#include "io/trace/system.hpp"
 
 namespace sonde::io {
 
@@ -16,6 +17,17 @@ bool noted[unseen_kinds];
 
 void add(std::uint64_t& number, std::uint64_t count = 1) {
   std::atomic_ref(number).fetch_add(count, std::memory_order_relaxed);
+}
+
+/// Whether it is of /proc or /sys; no where that cannot be asked.
+bool made_up(long fd) {
+  constexpr long proc_magic = 0x9fa0, sysfs_magic = 0x62656572;  // linux/magic.h
+  long about[32] = {};                                           // struct statfs, whose first word is the type
+  return sys::call(__NR_fstatfs, fd, sys::of(about)) == 0 && (about[0] == proc_magic || about[0] == sysfs_magic);
+}
+
+bool is_noted(Unseen what) {
+  return std::atomic_ref(noted[static_cast<unsigned>(what)]).load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -39,17 +51,11 @@ void note_unseen(Unseen what) {
     add(process.shared->unseen[k]);
 }
 
-void note_system_call(long number) {
+void note_system_call(long number, long fd) {
   switch (number) {
     case __NR_io_uring_setup:
     case __NR_io_uring_enter: return note_unseen(Unseen::io_uring);
     case __NR_io_submit: return note_unseen(Unseen::kernel_aio);
-#if defined(__x86_64__)
-    case __NR_open:
-    case __NR_creat:
-#endif
-    case __NR_openat:
-    case __NR_openat2:
     case __NR_read:
     case __NR_write:
     case __NR_pread64:
@@ -62,6 +68,8 @@ void note_system_call(long number) {
     case __NR_pwritev2:
     case __NR_fsync:
     case __NR_fdatasync:
+      if (!is_noted(Unseen::raw_calls) && !made_up(fd)) note_unseen(Unseen::raw_calls);
+      return;
     case __NR_copy_file_range:
     case __NR_sendfile:
     case __NR_splice: return note_unseen(Unseen::raw_calls);

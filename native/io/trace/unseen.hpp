@@ -25,8 +25,9 @@ inline constexpr unsigned whys = 8;
 Why why(long error);
 
 void note_unseen(Unseen what);
-/// Notes I/O that a program does by syscall(2).
-void note_system_call(long number);
+/// Notes I/O that a program does by syscall(2). fd: the call's first argument. Files that the kernel makes up are left
+/// out: memory allocators (mimalloc, of Python 3.13 too, and jemalloc) read one of /proc so as they begin.
+void note_system_call(long number, long fd);
 void note_refused(Why reason);
 void note_lost(Why reason, std::uint64_t calls);
 
