@@ -79,7 +79,7 @@ bench-net: ## net beside its peers: every row with its bar, into bench/out/net.j
 	@deploy/setup bench
 	@$(use_mpi) $(python) -m bench.net
 
-bench-noise: ## noise: false alarms, power, time to verdict, into bench/out/noise.json; about 30 minutes, machine left alone
+bench-noise: ## noise: false alarms, power, time to verdict, into bench/out/noise.json; about 80 minutes, machine left alone
 	@deploy/setup bench
 	@$(use_mpi) $(python) -m bench.noise
 

@@ -28,11 +28,12 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
+
+from busy import busy
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/tests"
@@ -247,20 +248,6 @@ def busy_thrice() -> Iterator[Part]:
 
 
 TIERS = {"check": check, "system": system, "test-all": test_all, "fuzz": fuzz, "soak": soak}
-
-
-@contextmanager
-def busy(wanted: bool) -> Iterator[None]:
-    """Keeps every core busy meanwhile."""
-    spinning = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(CORES if wanted else 0)
-    ]
-    try:
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
 
 
 def environment() -> dict[str, str]:

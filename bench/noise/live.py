@@ -29,7 +29,7 @@ WORDS = 250_000
 
 @dataclass
 class Seen:
-    """One run. level 0: clean. cpu: where the source was; rank: the one that was named, -1 none."""
+    """One run. level 0: clean. cpu: where the source was; rank: the one named, -1 none; mde: what it stated."""
 
     level: float
     detected: bool
@@ -39,6 +39,7 @@ class Seen:
     lost: float
     source_s: float
     source_gap_s: float
+    mde: float
 
 
 def rows() -> list[dict]:
@@ -46,7 +47,7 @@ def rows() -> list[dict]:
     asked = [(0.0, 0.0)] * CLEAN_RUNS + [case for case in KNOWN for _ in range(REPEATS)]
     rng.shuffle(asked)
     seen = [
-        _once(level, bar, rng.choice(sorted(os.sched_getaffinity(0))), rng.randrange(1 << 30))
+        once(level, bar, rng.choice(sorted(os.sched_getaffinity(0))), rng.randrange(1 << 30))
         for level, bar in asked
     ]
     clean = [run for run in seen if run.level == 0]
@@ -104,18 +105,21 @@ def _rank_on(cpu: int) -> int:
     return sorted(os.sched_getaffinity(0)).index(cpu)
 
 
-def _once(level: float, bar_s: float, cpu: int, seed: int) -> Seen:
+def once(level: float, bar_s: float, cpu: int, seed: int) -> Seen:
+    """A run that is over after bar_s (0: after CLEAN_PAIRS), with the noise source at a level on a CPU; 0: clean."""
     import sonde
 
-    if level:
+    if bar_s:
         rounds, spend = looks(designs.pairs_in(bar_s))
         design = Design(rounds, spend, 1.0, periods_s=(1.0,), fold_weight=KNOWN_WEIGHT)
-        target = Variant("source", runs.source_plan(level, 1.0, WORDS, seed), (cpu,), level)
     else:
         rounds, spend = looks(CLEAN_PAIRS)
         design = Design(rounds, spend, CLEAN_BLOCK_S, periods_s=(0.5,), fold_weight=KNOWN_WEIGHT)
-        target = Variant("nothing")
-    plan = Plan((OFF, target), design, 2, seed=seed, fresh_rounds=0, period_s=1.0 if level else 0.5)
+    period_s = design.periods_s[0]
+    target = Variant("nothing")
+    if level:
+        target = Variant("source", runs.source_plan(level, period_s, WORDS, seed), (cpu,), level)
+    plan = Plan((OFF, target), design, 2, seed=seed, fresh_rounds=0, period_s=period_s)
     with tempfile.TemporaryDirectory(prefix="sonde-bench-") as scratch:
         start = prepare("noise", "sonde-noise", "auto", ())
         request = runs.Request(plan, start, Path(scratch) / "run.nc", ("bench",), None, 0.0)
@@ -131,4 +135,5 @@ def _once(level: float, bar_s: float, cpu: int, seed: int) -> Seen:
         float(row["clean_lost"]),
         float(row["source_detected_s"]),
         float(row["source_separated_s"]),
+        float(row["mde"]),
     )

@@ -694,7 +694,8 @@ def test_a_broker_does_not_decide_the_bridge_s_memory(tmp_path, site, sends, ove
         until(lambda: "bridge.bad_packet" in bridge.troubles() or stranger.sent > 100 << 20, "it ends that")
         peak = Path(f"/proc/{bridge.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
         bridge.end()
-    assert bridge.troubles() == {"bridge.bad_packet"}
+    # The stand-in serves one after the other: a later attempt may find it busy.
+    assert bridge.troubles() - {"bridge.unreachable"} == {"bridge.bad_packet"}
     assert stranger.sent < 64 << 20
     assert int(peak) < 100_000
 
