@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -230,7 +231,11 @@ TEXTS = {
         "time before the wake-up that counts as the agent's, share of the period; NaN: none found",
     ),
     "window_after": ("1", "time after it that counts, share of the period"),
-    "mde": ("1", "shortest burst a period, as a share of it, that this run would have found with power 0.9"),
+    "mde": (
+        "1",
+        "shortest burst a period, as a share of it, that this run would have found with power 0.9; NaN: not known, as "
+        "where others work on the ranks' cores",
+    ),
     "mde_period": ("s", "period of the bursts for which mde holds"),
     "mde_searched": (
         "1",
@@ -381,6 +386,7 @@ def one(
             float(np.nanmin(raw["stall_threshold"].values)),
             deadline,
             looks_s / permutations,
+            shared(attrs, _median(numbers.lost[numbers.variant == 0])),
         )
     row |= known[period]
     row |= late(raw, numbers, variant, wake)
@@ -640,6 +646,18 @@ def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) 
     return judge.Design(design.rounds[:done], design.spend[:done], design.alpha) if done else None
 
 
+def shared(attrs: Mapping[str, Any], clean_lost: float) -> bool:
+    """Whether others work on the ranks' cores while nothing is on. There a burst takes its turns with them: it lasts
+    longer, and no stall is as long as it is. The simulation makes one stall of a burst, and would promise too much.
+    """
+    return few_cores(attrs) or clean_lost > BUSY
+
+
+def few_cores(attrs: Mapping[str, Any]) -> bool:
+    """Whether there were more ranks than cores."""
+    return any(int(attrs.get(name, 0) or 0) for name in ("oversubscribed", "crowded_kernel"))
+
+
 def detectable(
     blocks: judge.Blocks,
     design: judge.Design | None,
@@ -650,16 +668,18 @@ def detectable(
     shortest_s: float,
     deadline: Deadline,
     permutation_s: float,
+    is_shared: bool,
 ) -> dict[str, float]:
     """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks.
 
-    design: None where the run had no look; nothing would have been found. permutation_s: what one permutation of all
-    looks took here, s: a simulated run takes as many looks.
+    design: None where the run had no look; nothing would have been found. is_shared: see shared().
+    permutation_s: what one permutation of all looks took here, s: a simulated run takes as many looks.
     """
     out = {"mde": math.nan, "mde_period": period_s, "mde_searched": 1.0, "mde_runs": float(MDE_RUNS)}
     clean = np.count_nonzero(blocks.on == 0)
     if (
         design is None
+        or is_shared
         or clean < 4
         or not shortest_s > 0
         or period_s > float(np.median(blocks.length_s)) + 1e-2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,7 +17,7 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share
 from sonde.noise import studies, study_words, verdict
-from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader
+from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader, shared
 from sonde.noise.histogram import quantiles
 
 MOST_STALLS = 3000  # drawn, the longest of all
@@ -189,7 +191,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                 f"{float(row['p_adjusted']):.2g}",
                 f"{format_share(alpha)} is allowed; all looks paid for",
             ),
-            _would_find(row),
+            _would_find(row, summary.attrs),
         ]
         if int(row["detected"]):
             rank = int(row["noisy_rank"])
@@ -210,7 +212,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
             out.append(
                 Fact("least slowdown", format_share(float(least["slowdown"])), str(least["variant"].values))
             )
-        out.append(_would_find(rows[0]))
+        out.append(_would_find(rows[0], summary.attrs))
     iteration = format_duration(float(summary["clean_iteration"]))
     out.append(
         Fact(
@@ -222,11 +224,13 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     return out
 
 
-def _would_find(row: xr.Dataset) -> Fact:
+def _would_find(row: xr.Dataset, attrs: Mapping[str, Any]) -> Fact:
     mde = float(row["mde"])
     if not math.isfinite(mde):
         if verdict.searched(row) < 1:
             return Fact("would have found", "not known", "--budget was over before it was")
+        if shared(attrs, float(row["clean_lost"])):
+            return Fact("would have found", "not known", "other programs worked on the same cores")
         return Fact("would have found", "nothing", "no burst up to half a period")
     each = format_duration(float(row["mde_period"]))
     shorter = "; perhaps shorter ones: --budget was over" if verdict.searched(row) < 1 else ""

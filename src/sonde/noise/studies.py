@@ -31,6 +31,7 @@ from sonde.noise.analyse import (
     differences,
     numbers_of,
     searched,
+    shared,
     source_moments,
 )
 from sonde.noise.plan import LEAST_PAIRS, Design, affordable_pairs, block_length, design_for, needed_budget
@@ -254,7 +255,9 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
         name: (("group",), column, {**units, "long_name": text})
         for (name, units, text), column in zip(texts, columns)
     }
-    search = clean_search(raw, deadline)
+    search = clean_search(
+        raw, float(np.median(numbers.lost[numbers.variant == 0])) if y.size else 0.0, deadline
+    )
     single = {
         "groups_p": (p, "p that groups are alike (Kruskal-Wallis)"),
         "autocorrelation": (
@@ -277,11 +280,11 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
     return out
 
 
-def clean_search(raw: xr.Dataset, deadline: Deadline) -> judge.Search | None:
+def clean_search(raw: xr.Dataset, clean_lost: float, deadline: Deadline) -> judge.Search | None:
     """The slowdown that `sonde noise run --budget 60s` would find, from clean blocks; None: they do not show it."""
     clean = judge.blocks_of(raw, None)
     shortest_s = float(np.nanmin(np.asarray(raw["stall_threshold"].values)))
-    if len(clean) < LEAST_PAIRS or not shortest_s > 0:
+    if len(clean) < LEAST_PAIRS or not shortest_s > 0 or shared(raw.attrs, clean_lost):
         return None
     if float(np.median(clean.length_s)) < STANDARD_PERIOD_S - 1e-2:
         return None

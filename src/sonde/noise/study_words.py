@@ -13,7 +13,7 @@ from sonde.core.errors import Finding, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.noise import studies, verdict
-from sonde.noise.analyse import SOURCE_GAP
+from sonde.noise.analyse import SOURCE_GAP, shared
 from sonde.noise.plan import level_text
 from sonde.noise.verdict import interval
 
@@ -240,6 +240,8 @@ def _told(summary: xr.Dataset) -> Table:
     blind = (
         f"alone it would find bursts of {format_share(mde)} of each {format_duration(period)} in 9 of 10 runs"
         if math.isfinite(mde)
+        else "which bursts it would find alone is not known: other programs worked on the same cores"
+        if shared(summary.attrs, float(summary["clean_lost"]))
         else "alone it would find no burst of up to half a period"
     )
     return Table(
@@ -428,7 +430,9 @@ def _stability(summary: xr.Dataset) -> str:
     seen = (
         f"a run of {format_duration(studies.STANDARD_BUDGET_S)} would find bursts of {format_share(mde)} of each second"
         if math.isfinite(mde)
-        else "what a run would find here cannot be told from so few or so short blocks"
+        else "what a run would find beside the other programs here is not known"
+        if shared(summary.attrs, float(summary["clean_lost"]))
+        else "the blocks are too few or too short to say what a run would find here"
     )
     return f"{told}; {seen}."
 

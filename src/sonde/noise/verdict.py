@@ -11,7 +11,7 @@ import xarray as xr
 from sonde.core.errors import Finding, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.noise.analyse import BUSY
+from sonde.noise.analyse import BUSY, few_cores, shared
 
 RANKED = ("stalls", "100 ms bins with a stall", "lost time")
 LEVELS = ("median", "90 % quantile", "99 % quantile", "99.9 % quantile")
@@ -87,6 +87,12 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
             return (
                 f"{name}: no verdict; nothing was detected ({told_p}), and --budget was over before it was known which "
                 "bursts would have been found."
+            )
+        if not math.isfinite(mde) and shared(attrs, float(row["clean_lost"])):
+            return (
+                f"{name}: no verdict; nothing was detected ({told_p}), and other programs took "
+                f"{format_share(float(row['clean_lost']))} of the time: which bursts would have been found beside them "
+                "is not known."
             )
         if not math.isfinite(mde):
             return f"{name}: no verdict; this run was too short, or too noisy, to find any burst up to half a period."
@@ -169,9 +175,8 @@ def looked(row: xr.Dataset) -> bool:
 
 def crowded(summary: xr.Dataset) -> bool:
     """Whether ranks wait for each other's time slices."""
-    shared = any(int(summary.attrs.get(name, 0) or 0) for name in ("oversubscribed", "crowded_kernel"))
     slow = float(summary["clean_iteration"]) > CROWDED_S and int(summary.attrs.get("size", 0)) <= 65536
-    return shared or slow
+    return few_cores(summary.attrs) or slow
 
 
 def doubt(summary: xr.Dataset) -> str:

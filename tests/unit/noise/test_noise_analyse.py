@@ -18,6 +18,7 @@ from sonde.core.deadline import Deadline
 from sonde.noise import verdict
 from sonde.noise.agents import AgentPlan
 from sonde.noise.analyse import (
+    BUSY,
     SCALES,
     SEARCH,
     Numbers,
@@ -420,6 +421,27 @@ class TestWhatWasCutShort:
 
     def test_after_it_something_would(self):
         assert self.cut(16)["mde"] < 0.05
+
+
+class TestBesideOthers:
+    """The simulation makes one stall of a burst. Beside others that work on the same cores a burst takes turns, and of
+    bursts a quarter longer than such runs stated none was found in 5.
+    """
+
+    def test_nothing_is_stated_where_others_took_the_time(self):
+        quiet, busy = (
+            noise_runs.run([0.0], pairs=13),
+            noise_runs.run([0.0], pairs=13, machine_per_s=100, machine_s=1e-3),
+        )
+        assert np.isfinite(float(analyse(quiet).isel(variant=0)["mde"]))
+        summary = analyse(busy)
+        assert float(summary["clean_lost"]) > BUSY
+        assert np.isnan(float(summary.isel(variant=0)["mde"]))
+
+    @pytest.mark.parametrize("name", ["oversubscribed", "crowded_kernel"])
+    def test_nothing_is_stated_of_more_ranks_than_cores(self, name):
+        raw = noise_runs.run([0.0], pairs=13).assign_attrs({name: 1})
+        assert np.isnan(float(analyse(raw).isel(variant=0)["mde"]))
 
 
 class TestADeadline:

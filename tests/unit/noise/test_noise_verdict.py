@@ -119,6 +119,13 @@ class TestOneAgent:
         assert verdict.sound(run) is sound
         assert bool(verdict.doubt(run)) is not sound
 
+    def test_what_is_not_known_beside_other_programs_is_not_called_too_short(self):
+        run = summary(NO_MDE, lost=0.79)
+        assert "other programs took 79 % of the time: which bursts would have been found" in verdict.sentence(
+            run
+        )
+        assert (verdict.sound(run), verdict.findings(run)) == (False, [])
+
     def test_a_finding_on_an_agent_says_how_to_look_for_a_cheaper_place(self):
         (finding,) = verdict.findings(summary(MATERIAL, agent="my agent"))
         assert finding.next == "sonde noise run --agent 'my agent' --compare pinned,free,sibling"
