@@ -107,6 +107,9 @@ class Visit(Protocol):
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         """What is worse in `now`. names: their paths."""
 
+    def unfit(self, finding: Finding) -> bool:
+        """Whether a finding says that the machine could not be judged now, and not that it is at fault."""
+
     def drains(self, finding: Finding) -> bool:
         """Whether a finding is a reason to take the hosts that its evidence names out of service."""
 
@@ -132,12 +135,17 @@ class RoomResult:
     interrupted: bool = False
     sound: bool = True  # False: too little is known for "no findings" to mean much
     comparable: bool = True  # False: nor does finding nothing beside the earlier survey
+    suspects: list[Finding] = field(
+        default_factory=list
+    )  # worse than before, and not a finding yet, or never
+    others: float = 0.0  # share of the processors' time that other programs took meanwhile
 
     def as_json(self) -> dict[str, Any]:
         return {
             "room": self.room,
             "verdict": self.verdict,
             "findings": [finding.as_json() for finding in self.findings],
+            "suspects": [finding.as_json() for finding in self.suspects],
             "dataset": [str(path) for path in self.datasets],
             "skipped": self.skipped or None,
         }

@@ -10,13 +10,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sonde.core.errors import EnvironmentFailure, Exit, Finding, Interrupted, SondeError, Warning
+from sonde.core.errors import DataError, EnvironmentFailure, Exit, Finding, Interrupted, SondeError, Warning
 from sonde.core.interrupt import signals
+from sonde.survey import blame, others
 from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
 
 LATE_S = 0.5  # by which rooms may overrun
@@ -92,8 +93,9 @@ def survey(
     began: float,
     seed: int | None,
     bar: Bar,
+    rooms: Sequence[str] | None = None,
 ) -> list[RoomResult]:
-    """Visits every room, one after the other. What a room lacks is its result, not an error.
+    """Visits every room, or those of `rooms`, one after the other. What a room lacks is its result, not an error.
 
     Of the time that is left of `budget_s` since `began` (time.monotonic) each room gets what it needs, and a share by
     its weight of what all of them leave. Rooms that cannot run here leave their time to all others, and what one does
@@ -115,7 +117,8 @@ def survey(
     command = ("sonde", *sys.argv[1:])
     needs: dict[str, float] = {}
     cannot: dict[str, SondeError] = {}
-    for room in ROOMS:
+    wanted = [room for room in ROOMS if rooms is None or room in rooms]
+    for room in wanted:
         call = Call(room, folder, launcher, hosts, ntasks, number, command, 0.0, began, bar)
         try:
             needs[room] = visit(room).needs_s(call)
@@ -125,10 +128,10 @@ def survey(
     fits = [room for room, share_s in zip(needs, planned) if share_s is not None]
     results: list[RoomResult] = []
     visited: list[str] = []
-    for k, room in enumerate(ROOMS):
+    for k, room in enumerate(wanted):
         since = time.monotonic() if visited else began
         left_s = began + budget_s - since
-        ahead = [name for name in ROOMS[k:] if name in fits]
+        ahead = [name for name in wanted[k:] if name in fits]
         shares = dict(zip(ahead, share([(visit(name).weight, needs[name]) for name in ahead], left_s, LATE)))
         if any(result.interrupted for result in results):
             results.append(RoomResult(room, skipped="the survey was interrupted", hint="run it again"))
@@ -184,6 +187,7 @@ def _too_short(room: str, needs: Mapping[str, float], budget_s: float, left_s: f
 
 
 def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
+    since = others.sample()
     try:
         measured = visit(call.room).measure(call)
     except Interrupted as error:
@@ -195,6 +199,7 @@ def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
     except SondeError as error:
         return RoomResult(call.room, skipped=error.what, hint=error.hint)
     result = read(call.room, measured.paths)
+    result.others = others.share(since, others.sample())
     result.interrupted = measured.interrupted
     if measured.error is not None:
         result.skipped, result.hint = measured.error.what, measured.error.hint
@@ -224,42 +229,109 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
     return result
 
 
-def compare(results: Sequence[RoomResult], against: Path | None) -> None:
-    """Adds to each room's findings what is worse than in an earlier survey's folder.
-
-    A room that the earlier survey did not visit gets a warning, as long as there is another to compare.
+def check_baselines(folders: Sequence[Path]) -> None:
+    """Refuses baselines that a comparison would rest on wrongly, before anything is measured.
 
     Raises
     ------
-    DataError  core.no_such_file: the folder lacks a dataset.
+    DataError  core.no_such_file: no such folder. survey.no_baseline: no survey is in it.
+    survey.incomplete_baseline: one of its datasets is of a run that did not end.
     """
-    if against is None:
+    import sonde
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(
+                "core.no_such_file",
+                f"there is no folder {folder} to compare with",
+                "make one with sonde survey -o FOLDER",
+            )
+        paths = [path for room in ROOMS for path in datasets_of(folder, room)]
+        if not paths:
+            raise DataError(
+                "survey.no_baseline",
+                f"no dataset of a survey is in {folder}",
+                "make one with sonde survey -o FOLDER",
+            )
+        for path in paths:
+            with sonde.open(path) as tree:
+                if not int(tree.attrs.get("complete", 1)):
+                    raise DataError(
+                        "survey.incomplete_baseline",
+                        f"{path} is of a run that did not end",
+                        "take the baseline again: sonde survey -o FOLDER",
+                    )
+
+
+def datasets_of(folder: Path, room: str) -> list[Path]:
+    """The datasets of a room in a survey's folder."""
+    return sorted(path for path in folder.glob(f"{room}*.nc") if re.match(rf"{room}\b", path.name))
+
+
+def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
+    """Puts into each room's suspects what is worse than in every baseline, each the folder of an earlier survey.
+
+    A room that was not measured both times gets a warning, and finding nothing says nothing of it.
+    """
+    if not baselines:
         return
     import sonde
 
-    known = {
-        result.room for result in results if any((against / path.name).exists() for path in result.datasets)
-    }
     for result in results:
-        if known and result.datasets and result.room not in known:
+        known = [folder for folder in baselines if datasets_of(folder, result.room)]
+        if bool(known) != bool(result.datasets):
+            result.comparable = False
             result.warnings.append(
                 Warning(
                     "survey.nothing_to_compare",
-                    f"{result.room} is not compared: {against} has no dataset of it",
-                    "compare with a survey that visited the same rooms",
+                    f"{result.room} is not compared: "
+                    + (
+                        "it was not measured now"
+                        if known
+                        else f"no dataset of it is in {', '.join(map(str, baselines))}"
+                    ),
+                    "give a longer --budget"
+                    if known
+                    else "compare with a survey that measured the same rooms",
                 )
             )
-            continue
-        for path in result.datasets:
-            with sonde.open(against / path.name) as before, sonde.open(path) as now:
-                names = (str(against / path.name), str(path))
-                compared = visit(result.room).compare(before, now, names)
-            result.findings += compared.findings
-            if compared.doubt:
-                result.sound = result.comparable = False
-                result.warnings.append(
-                    Warning("survey.blunt", compared.doubt, "survey both again with a longer --budget")
-                )
+        for path in result.datasets if known else ():
+            found: list[list[Finding]] = []
+            for folder in known:
+                if not (folder / path.name).exists():
+                    continue
+                with sonde.open(folder / path.name) as before, sonde.open(path) as now:
+                    compared = visit(result.room).compare(before, now, (str(folder / path.name), str(path)))
+                found.append(list(compared.findings))
+                if compared.doubt:
+                    result.sound = result.comparable = False
+                    result.warnings.append(
+                        Warning("survey.blunt", compared.doubt, "survey both again with a longer --budget")
+                    )
+            result.suspects += blame.in_all(found)
+
+
+def hold_against(
+    results: Sequence[RoomResult],
+    baselines: Sequence[Path],
+    again: Callable[[Sequence[str]], Sequence[RoomResult]],
+) -> None:
+    """Adds to each room's findings what is a fault of this machine; everything else becomes a warning.
+
+    again: measures the rooms that it is given once more; asked for those with suspects while nothing else worked here.
+    """
+    for result in results:
+        blame.unfit(result, [finding for finding in result.findings if visit(result.room).unfit(finding)])
+    compare(results, baselines)
+    wanted = [result.room for result in results if result.suspects and result.others <= blame.BUSY]
+    if any(result.interrupted for result in results):
+        wanted = []
+    repeated = {result.room: result for result in again(wanted)} if wanted else {}
+    compare(list(repeated.values()), baselines)
+    for result in results:
+        blame.settle(result, repeated.get(result.room))
+    if results and (warning := blame.busy(results)):
+        results[0].warnings.insert(0, warning)
 
 
 def draining(results: Sequence[RoomResult]) -> list[Finding]:

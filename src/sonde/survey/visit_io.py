@@ -87,6 +87,9 @@ class IoVisit:
         found = study_compare.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
+    def unfit(self, finding: Finding) -> bool:
+        return False
+
     def drains(self, finding: Finding) -> bool:
         return False  # a slow file system is that of every host that has it
 

@@ -63,6 +63,9 @@ class NetVisit:
         found = limits.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
+    def unfit(self, finding: Finding) -> bool:
+        return False
+
     def drains(self, finding: Finding) -> bool:
         return True  # a slow link is its hosts' fault, and no other finding names a host
 

@@ -62,6 +62,9 @@ class NoiseVisit:
         old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
         return Compared(verdict.worse(old, new, names))
 
+    def unfit(self, finding: Finding) -> bool:
+        return finding.code in ("noise.busy_machine", "noise.blind")
+
     def drains(self, finding: Finding) -> bool:
         return False  # noise is an agent's, which runs on every node: draining one helps nobody
 

@@ -54,6 +54,9 @@ class PowerVisit:
             Compared()
         )  # of simulated nodes nothing can become worse but a broken budget, which judge() finds
 
+    def unfit(self, finding: Finding) -> bool:
+        return False
+
     def drains(self, finding: Finding) -> bool:
         return False  # a host that simulates others is not at fault
 

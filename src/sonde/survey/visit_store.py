@@ -70,6 +70,9 @@ class StoreVisit:
         found = limits.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
+    def unfit(self, finding: Finding) -> bool:
+        return False
+
     def drains(self, finding: Finding) -> bool:
         return False  # a slow transport may be the fault of what was installed, on every host alike
 

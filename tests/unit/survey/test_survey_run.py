@@ -67,6 +67,9 @@ class Room:
         found = [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}")]
         return Compared(found if worse > 1 else (), self.doubt)
 
+    def unfit(self, finding: Finding) -> bool:
+        return finding.code.endswith(".unfit")
+
     def drains(self, finding: Finding) -> bool:
         return finding.code == self.drained
 
@@ -306,26 +309,46 @@ class TestCompare:
         visits(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net", "noise")
         results = self.results(tmp_path / "now", "net", "noise", scale=2.0)
-        run.compare(results, tmp_path / "before")
+        run.compare(results, [tmp_path / "before"])
         for result in results:
-            (finding,) = result.findings
-            assert finding.code == f"{result.room}.slower"
-            assert finding.text == f"2 times {tmp_path / 'before' / result.room}.nc"
+            (suspect,) = result.suspects
+            assert suspect.code == f"{result.room}.slower"
+            assert suspect.text == f"2 times {tmp_path / 'before' / result.room}.nc"
+            assert result.findings == []
 
     def test_nothing_to_hold_it_against_is_nothing(self, visits, tmp_path):
         visits(Room("net"))
         results = self.results(tmp_path / "now", "net")
-        run.compare(results, None)
-        assert (results[0].findings, results[0].warnings) == ([], [])
+        run.compare(results, [])
+        assert (results[0].suspects, results[0].warnings) == ([], [])
 
-    def test_a_room_that_the_earlier_survey_did_not_visit_is_said(self, visits, tmp_path):
+    @pytest.mark.parametrize(("second", "suspects"), [(1.0, 1), (2.5, 0)])
+    def test_of_several_baselines_it_has_to_be_worse_than_all(self, visits, tmp_path, second, suspects):
+        visits(Room("net"))
+        self.results(tmp_path / "one", "net")
+        self.results(tmp_path / "two", "net", scale=second)
+        (net,) = self.results(tmp_path / "now", "net", scale=2.0)
+        run.compare([net], [tmp_path / "one", tmp_path / "two"])
+        assert len(net.suspects) == suspects
+
+    def test_a_room_that_the_earlier_survey_did_not_measure_is_not_clean(self, visits, tmp_path):
         visits(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net")
         net, noise = self.results(tmp_path / "now", "net", "noise", scale=2.0)
-        run.compare([net, noise], tmp_path / "before")
-        assert len(net.findings) == 1
-        assert noise.findings == []
+        run.compare([net, noise], [tmp_path / "before"])
+        assert len(net.suspects) == 1
+        assert (noise.suspects, noise.comparable) == ([], False)
         assert [warning.code for warning in noise.warnings] == ["survey.nothing_to_compare"]
+
+    def test_a_room_that_was_skipped_now_is_not_clean(self, visits, tmp_path):
+        visits(Room("net"), Room("noise"))
+        self.results(tmp_path / "before", "net", "noise")
+        (net,) = self.results(tmp_path / "now", "net", scale=2.0)
+        skipped = RoomResult("noise", skipped="there is no MPI")
+        run.compare([skipped, net], [tmp_path / "before"])
+        assert (skipped.suspects, skipped.comparable) == ([], False)
+        assert "was not measured now" in skipped.warnings[0].evidence
+        assert len(net.suspects) == 1
 
     def test_what_can_see_nothing_says_so(self, visits, tmp_path):
         net, noise = Room("net"), Room("noise")
@@ -333,27 +356,101 @@ class TestCompare:
         visits(net, noise)
         self.results(tmp_path / "before", "net", "noise")
         results = self.results(tmp_path / "now", "net", "noise")
-        run.compare(results, tmp_path / "before")
+        run.compare(results, [tmp_path / "before"])
         assert [result.comparable for result in results] == [True, False]
-        assert not any(result.findings for result in results)
+        assert not any(result.suspects for result in results)
         (warning,) = results[1].warnings
         assert (warning.code, warning.evidence) == ("survey.blunt", "too short")
 
-    def test_a_folder_that_is_no_survey_is_an_error(self, visits, tmp_path):
-        visits(Room("net"))
-        results = self.results(tmp_path / "now", "net")
-        with pytest.raises(DataError) as told:
-            run.compare(results, tmp_path / "nowhere")
-        assert told.value.code == "core.no_such_file"
+    def again(self, tmp_path, scale, others=0.0):
+        """What measures a room once more; and what it was asked for."""
+        asked: list[list[str]] = []
 
-    def test_a_room_that_was_skipped_now_is_not_compared(self, visits, tmp_path):
-        visits(Room("net"), Room("noise"))
-        self.results(tmp_path / "before", "net", "noise")
+        def measure(rooms):
+            asked.append(list(rooms))
+            results = self.results(tmp_path / "again", *rooms, scale=scale)
+            for result in results:
+                result.others = others
+            return results
+
+        return measure, asked
+
+    @pytest.mark.parametrize(
+        ("now", "again", "others", "findings", "warnings"),
+        [
+            ((1.0, 0.0), 1.0, 0.0, 0, []),
+            ((2.0, 0.0), 2.0, 0.0, 1, []),
+            ((2.0, 0.0), 1.0, 0.0, 0, ["survey.did_not_come_again"]),
+            ((2.0, 0.3), 2.0, 0.0, 0, ["survey.busy"]),
+            ((2.0, 0.0), 2.0, 0.3, 0, ["survey.busy"]),
+            ((1.0, 0.3), 1.0, 0.0, 0, ["survey.busy"]),
+        ],
+        ids=[
+            "like before",
+            "slower twice",
+            "slower once",
+            "busy",
+            "busy the second time",
+            "busy and like before",
+        ],
+    )
+    def test_what_is_a_fault_of_this_machine(self, visits, tmp_path, now, again, others, findings, warnings):
+        visits(Room("net"))
+        self.results(tmp_path / "before", "net")
+        scale, first_others = now
+        (net,) = self.results(tmp_path / "now", "net", scale=scale)
+        net.others = first_others
+        measure, asked = self.again(tmp_path, again, others)
+        run.hold_against([net], [tmp_path / "before"], measure)
+        assert asked == ([["net"]] if scale > 1 and first_others == 0 else [])
+        assert len(net.findings) == findings
+        assert [warning.code for warning in net.warnings] == warnings
+        assert net.comparable is (warnings != ["survey.busy"])
+
+    def test_what_could_not_be_measured_again_is_no_finding(self, visits, tmp_path):
+        visits(Room("net"))
+        self.results(tmp_path / "before", "net")
         (net,) = self.results(tmp_path / "now", "net", scale=2.0)
-        skipped = RoomResult("noise", skipped="there is no MPI")
-        run.compare([skipped, net], tmp_path / "before")
-        assert (skipped.findings, skipped.warnings) == ([], [])
-        assert len(net.findings) == 1
+        run.hold_against([net], [tmp_path / "before"], lambda rooms: [RoomResult("net", skipped="no time")])
+        assert (net.findings, net.comparable, len(net.suspects)) == ([], False, 1)
+        assert [warning.code for warning in net.warnings] == [
+            "survey.not_repeated",
+        ]
+
+    def test_a_machine_that_could_not_be_judged_is_not_at_fault(self, visits):
+        visits(Room("noise"))
+        noise = RoomResult("noise", findings=[Finding("noise.unfit", "busy"), Finding("noise.real", "x")])
+        run.hold_against([noise], [], lambda rooms: [])
+        assert [finding.code for finding in noise.findings] == ["noise.real"]
+        assert [warning.code for warning in noise.warnings] == ["noise.unfit"]
+        assert (noise.comparable, noise.sound) == (False, False)
+
+
+class TestBaselines:
+    def test_a_folder_that_is_not_there_or_no_survey(self, visits, tmp_path):
+        visits(Room("net"))
+        with pytest.raises(DataError) as told:
+            run.check_baselines([tmp_path / "nowhere"])
+        assert told.value.code == "core.no_such_file"
+        with pytest.raises(DataError) as told:
+            run.check_baselines([tmp_path])
+        assert told.value.code == "survey.no_baseline"
+
+    @pytest.mark.parametrize("complete", [1, 0])
+    def test_one_that_did_not_end_is_refused(self, visits, tmp_path, complete):
+        import netCDF4
+
+        visits(Room("net"))
+        TestCompare().results(tmp_path / "before", "net")
+        with netCDF4.Dataset(tmp_path / "before" / "net.nc", "a") as file:
+            file.complete = complete
+        if complete:
+            run.check_baselines([tmp_path / "before"])
+            return
+        with pytest.raises(DataError) as told:
+            run.check_baselines([tmp_path / "before"])
+        assert told.value.code == "survey.incomplete_baseline"
+        assert "net.nc is of a run that did not end" in told.value.what
 
 
 def test_only_what_a_room_says_drains_a_host(visits):
@@ -369,7 +466,8 @@ class TestRooms:
         found = rooms.visit(room)
         assert found.weight > 0
         assert all(
-            callable(getattr(found, name)) for name in ("needs_s", "measure", "judge", "compare", "drains")
+            callable(getattr(found, name))
+            for name in ("needs_s", "measure", "judge", "compare", "unfit", "drains")
         )
 
     def test_the_usual_budget_of_check_is_enough_for_all_rooms_and_a_short_one_for_all_but_noise(

@@ -1,0 +1,100 @@
+"""Which differences to earlier surveys are a fault of this machine. Pure.
+
+Two runs of one machine differ by more than the intervals of either say: MPI places its buffers elsewhere, a core runs
+hotter, other programs come and go. So a difference counts where it stands beside every baseline, where it was there
+again when the room was measured again, and where nothing else worked on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sonde.core.errors import Finding, Warning
+from sonde.core.units import format_share
+from sonde.survey.rooms import RoomResult
+
+BUSY = 0.05  # of the processors' time, that other programs may take while a room is measured
+PLACES = ("src", "dst", "rank")  # numbers in a finding's evidence that say where, and not how much
+
+
+def subject(finding: Finding) -> tuple[Any, ...]:
+    """What a finding is about, whatever it measured: equal for the same place in another run."""
+    where = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in finding.evidence.items()
+        if isinstance(value, str | list) or key in PLACES
+    }
+    return (finding.code, *sorted((key, str(value)) for key, value in where.items()))
+
+
+def in_all(found: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """The findings of the first that stand in each of the others, too."""
+    if not found:
+        return []
+    others = [{subject(finding) for finding in each} for each in found[1:]]
+    return [finding for finding in found[0] if all(subject(finding) in each for each in others)]
+
+
+def settle(result: RoomResult, again: RoomResult | None) -> None:
+    """Makes findings or warnings of a room's suspects. again: the room measured once more, and compared; None: not.
+
+    While others were at work they stay suspects: see busy().
+    """
+    if again is not None:
+        result.others = max(result.others, again.others)
+    suspects = result.suspects
+    if result.others > BUSY:
+        result.comparable = False
+    elif not suspects:
+        pass
+    elif again is None or again.skipped:
+        result.comparable = False
+        result.warnings.append(
+            Warning(
+                "survey.not_repeated",
+                f"{result.room}: {differences(len(suspects))}, and no time was left to see whether they come again",
+                "give a longer --budget",
+            )
+        )
+    else:
+        confirmed = in_all([suspects, again.suspects])
+        result.suspects = [finding for finding in suspects if finding not in confirmed]
+        result.findings += confirmed
+        if result.suspects:
+            result.warnings.append(
+                Warning(
+                    "survey.did_not_come_again",
+                    f"{result.room}: {differences(len(result.suspects))} did not come again when it was measured again",
+                    "nothing to do; several baselines tell how much runs differ: --against FOLDER --against FOLDER",
+                )
+            )
+
+
+def busy(results: Sequence[RoomResult]) -> Warning | None:
+    """One warning of all rooms beside which other programs were at work; None: there were none."""
+    rooms = [result for result in results if result.others > BUSY]
+    if not rooms:
+        return None
+    suspects = sum(len(result.suspects) for result in rooms)
+    worst = max(result.others for result in rooms)
+    held = f"; {differences(suspects)} may be theirs and are no findings" if suspects else ""
+    return Warning(
+        "survey.busy",
+        f"other programs took up to {format_share(worst)} of the processors' time while "
+        f"{', '.join(result.room for result in rooms)} {'was' if len(rooms) == 1 else 'were'} measured{held}",
+        "sonde noise host names them; check again when they are gone",
+    )
+
+
+def differences(count: int) -> str:
+    """So many differences, in words."""
+    return f"{count} difference{'' if count == 1 else 's'} to the earlier surveys"
+
+
+def unfit(result: RoomResult, findings: Sequence[Finding]) -> None:
+    """Makes warnings of findings that say that the machine could not be judged now, and not that it is at fault."""
+    for finding in findings:
+        result.findings.remove(finding)
+        result.warnings.append(Warning(finding.code, finding.text, finding.next))
+        result.sound = result.comparable = False

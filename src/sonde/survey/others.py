@@ -1,0 +1,45 @@
+"""What other programs take of the processors meanwhile, by /proc/stat. Touches the machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+COUNTED = (0, 1, 2, 7)  # columns of /proc/stat: user, nice, system, steal. Interrupts are nobody's
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Processor time so far, s: of everybody on the processors that this process may use, and of its own."""
+
+    at_s: float
+    all_s: float
+    own_s: float
+    processors: int
+
+
+def sample(stat: Path = Path("/proc/stat")) -> Sample | None:
+    """None where the kernel does not say. Own: of this process and its children that have ended."""
+    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    try:
+        lines = [line.split() for line in stat.read_text().splitlines()]
+        rows = [words[1:] for words in lines if words and words[0] in mine]
+        ticks = sum(int(row[column]) for row in rows for column in COUNTED if column < len(row))
+    except (OSError, ValueError):
+        return None
+    if not rows:
+        return None
+    own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own_s = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    return Sample(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own_s, len(rows))
+
+
+def share(before: Sample | None, after: Sample | None) -> float:
+    """Of the processors' time between two samples, what others took; 0 where that is not known."""
+    if before is None or after is None or after.at_s <= before.at_s or before.processors != after.processors:
+        return 0.0
+    others_s = (after.all_s - before.all_s) - (after.own_s - before.own_s)
+    return max(0.0, others_s / (after.at_s - before.at_s) / after.processors)
