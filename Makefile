@@ -103,7 +103,7 @@ bench-hostile: ## strangers and greedy clients beside a storage server, and what
 	@deploy/setup test bench
 	@$(python) -m bench.hostile
 
-bench-truth: ## whether what is wrong is named, and nothing else, into bench/out/truth.json
+bench-truth: ## whether what is wrong is named, and nothing else, into bench/out/truth.json; about an hour, machine left alone
 	@deploy/setup bench
 	@$(python) -m bench.truth
 

@@ -6,7 +6,7 @@ import sys
 
 from bench import rows
 
-MODULES = ("networks", "histories")
+MODULES = ("networks", "histories", "checks")
 
 if __name__ == "__main__":
     sys.exit(rows.main("truth", MODULES))
