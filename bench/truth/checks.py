@@ -1,5 +1,5 @@
-"""`sonde check --against` on a machine that did not change, as it is and with every core kept busy by others: how often it
-blames the machine. And with the processors' time cut to a half for Sonde alone: how often it does not.
+"""`sonde check --against` on a machine that did not change, as it is and with every core kept busy by others: how often
+it blames the machine. And with the processors' time cut to a half for Sonde alone: how often it does not.
 """
 
 from __future__ import annotations
