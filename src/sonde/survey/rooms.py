@@ -148,4 +148,5 @@ class RoomResult:
             "suspects": [finding.as_json() for finding in self.suspects],
             "dataset": [str(path) for path in self.datasets],
             "skipped": self.skipped or None,
+            "others": self.others,
         }
