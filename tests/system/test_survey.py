@@ -235,9 +235,10 @@ class TestNoMpi:
                 assert room["dataset"] == [f"here/{room['room']}.nc"]
 
     def test_check_is_no_finding(self, sonde):
-        ran = sonde("check", "--budget", "8s", "--color", "never", SONDE_MPI=NOWHERE).expect(0)
-        assert "skipped" in ran.out
-        assert "would drain" not in ran.out
+        ran = sonde("check", "--budget", "8s", "--json", SONDE_MPI=NOWHERE)
+        assert ran.code == expected(ran.json) != 1, ran.said
+        assert NOWHERE in ran.json["rooms"][0]["skipped"]
+        assert "drain" not in ran.json
 
 
 def test_a_folder_that_cannot_be_made(typed):

@@ -330,8 +330,8 @@ def hold_against(
     compare(list(repeated.values()), baselines)
     for result in results:
         blame.settle(result, repeated.get(result.room))
-    if results and (warning := blame.busy(results)):
-        results[0].warnings.insert(0, warning)
+    if (warning := blame.busy(results)) is not None:
+        next(result for result in results if result.others > blame.BUSY).warnings.insert(0, warning)
 
 
 def draining(results: Sequence[RoomResult]) -> list[Finding]:
