@@ -383,6 +383,12 @@ class TestFindMpi:
         monkeypatch.setenv("MPI_HOME", str(self.top / "home"))
         assert find_mpi().mpirun == home
 
+    def test_the_folder_is_named_as_it_is_and_not_by_a_link(self) -> None:
+        """From /bin, a link to /usr/bin, Open MPI would take "/" for its prefix, and refuse it."""
+        real = fake_program(self.top / "usr/bin/mpirun", "mpirun (Open MPI) 5.0.11")
+        (self.top / "linked").symlink_to("usr/bin")
+        assert find_mpi(str(self.top / "linked/mpirun")).mpirun == real
+
     def test_a_wrong_mpi_home_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MPI_HOME", "/nowhere")
         with pytest.raises(EnvironmentFailure, match="MPI_HOME is '/nowhere'") as caught:
@@ -616,6 +622,21 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
         (NO_PROGRAM_SRUN, 2, "no_program", "the probe could not be run on every host"),
         (NO_SLOTS_SRUN, 1, "no_slots", "the launcher has fewer slots than ranks were asked for"),
         ("srun: error: n017: task 3: Killed", 137, "rank_died", "rank 3 on n017 died: Killed"),
+        (
+            "srun: error: Task launch for StepId=20.0 failed on node n4: Socket timed out on send/recv operation\n"
+            "srun: error: Application launch failed: Socket timed out on send/recv operation\n"
+            "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+            "srun: error: n3: task 7: Killed",
+            137,
+            "not_started",
+            "a rank on n4 could not be started: Socket timed out on send/recv operation",
+        ),
+        (
+            "srun: error: n3: task 3: Killed\nsrun: error: task 4 launch failed: Unspecified error",
+            137,
+            "not_started",
+            "rank 4 could not be started: Unspecified error",
+        ),
         (RANK_FAILED_OPENMPI4, 7, "rank_failed", "rank 1 ended with exit code 7"),
         (
             "srun: error: n1: tasks 0-3: Exited with exit code 2",

@@ -44,6 +44,7 @@ _PR_SET_PDEATHSIG = 1
 _LINE_BYTES = 1 << 20  # a longer line on stdout is no event
 _TAIL_LINES = 8
 SEE_LOG = "see the log"
+SEE_SLURM = "see the log of slurmd on that host, and 'scontrol show node' for its state"
 _KILL_GRACE_S = 5.0
 
 # $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the run's folder; $4: the Python that ends
@@ -489,6 +490,14 @@ _FAILED = (
     re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<rank>[\d,-]+): Exited with exit code (?P<code>\d+)"),
     re.compile(r"PID \d+ RUNNING AT (?P<node>\S+) = EXIT CODE: (?P<code>\d+)"),
 )
+# Of ranks that never began; the others are killed for it, which says nothing of a fault of theirs.
+_NOT_STARTED = (
+    re.compile(
+        r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (?P<node>[^\s:]+): (?P<why>.+?)(?: srun: |$)"
+    ),
+    re.compile(r"srun: error: task (?P<rank>\d+) launch failed: (?P<why>.+?)(?: srun: |$)"),
+    re.compile(r"srun: error: Application launch failed: (?P<why>.+?)(?: srun: |$)"),
+)
 _CAUSES = (
     (
         "no_slots",
@@ -534,6 +543,10 @@ def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, st
     for reason, phrases, what, hint in _CAUSES:
         if any(phrase in log for phrase in phrases):
             return reason, what, hint
+    for pattern in _NOT_STARTED:
+        if found := pattern.search(log):
+            named = found.groupdict()
+            return "not_started", f"{_who(named)} could not be started: {named['why']}", SEE_SLURM
     for pattern in _SIGNALLED:
         if found := pattern.search(log):
             named = found.groupdict()
