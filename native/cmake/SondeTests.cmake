@@ -87,7 +87,7 @@ if(SONDE_POWER_ENABLED)
     list(FILTER powerd_tests EXCLUDE REGEX "/test_powerd_node\\.cpp$")
   endif()
   if(NOT "SONDE_POWERD_BRIDGE" IN_LIST powerd_roles)
-    list(FILTER powerd_tests EXCLUDE REGEX "/test_powerd_(bridge|hostile|packets|wire)\\.cpp$")
+    list(FILTER powerd_tests EXCLUDE REGEX "/test_powerd_(bridge|hostile|link|packets|wire)\\.cpp$")
   endif()
   sonde_test(powerd SOURCES ${powerd_tests} LIBRARIES sonde_powerd sonde_power_fuzz
     LOADS sonde-powerd sonde-powerfuzz sonde_bus_cyclonedds sonde_bus_fastdds)

@@ -8,10 +8,12 @@
 /// firmware: some takes anything (99,999 W).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "power/policy.hpp"
 #include "power/source.hpp"
@@ -82,6 +84,7 @@ struct HardwareSpec {
   double idle_w = 60, busy_w = 300, noise_w = 2, lag_s = 0.5, load = 0.5;
   std::string load_file;  ///< a number 0 … 1 in it is the load; read at each step
   std::uint64_t seed = 1;
+  std::function<std::int64_t()> clock = now_ns;  ///< powercap: by which counters are timed; a test has its own
 };
 
 /// Errors: power.no_hardware (what was looked for, where), power.unknown_domain, power.bad_hardware (a setting that the

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,7 @@ class Powercap final : public Hardware {
   static Opened open(const HardwareSpec& spec) {
     auto self = std::unique_ptr<Powercap>(new Powercap);
     self->root_ = spec.root;
+    self->clock_ = spec.clock;
     auto zones = self->find(spec.root + "/class/powercap");
     if (!zones) return zones.error();
     std::vector<std::string> names;
@@ -88,7 +90,7 @@ class Powercap final : public Hardware {
       (domain ? self->zones_ : self->others_).push_back(std::move((*zones)[k]));
     }
     self->model_ = self->zones_.front().folder.find("intel-rapl") != std::string::npos ? "RAPL (powercap)" : "powercap";
-    for (auto& zone : self->zones_) (void)count(zone);  // energy is counted from here on
+    for (auto& zone : self->zones_) (void)self->count(zone);  // energy is counted from here on
     return Opened(std::move(self));
   }
 
@@ -302,10 +304,10 @@ class Powercap final : public Hardware {
                                                    most && *most > 0 ? *most * 1e-6 * beyond_factor : beyond_w);
   }
 
-  static Result<void> count(Zone& zone) {
+  Result<void> count(Zone& zone) const {
     const auto value = read_count(zone.folder + "/energy_uj");
     if (!value) return value.error();
-    zone.counter->add(*value, now_ns());
+    zone.counter->add(*value, clock_());
     return {};
   }
 
@@ -333,6 +335,7 @@ class Powercap final : public Hardware {
   }
 
   std::string root_, model_;
+  std::function<std::int64_t()> clock_;
   std::vector<std::string> names_;
   std::vector<Zone> zones_;   // domains, in their order
   std::vector<Zone> others_;  // parts and psys, told as sensors

@@ -100,6 +100,38 @@ TEST_CASE("powercap: a counter that stands still is not 0 W, and says for how lo
   CHECK(counter.energy_j() == doctest::Approx(90));
 }
 
+TEST_CASE("powercap: a node whose counter stands still says so after 30 s, with the file and the time, and no longer") {
+  const PowerTree tree;
+  for (const char* folder : {"intel-rapl:0", "intel-rapl:1"}) tree.zone(folder, std::string("package-") + folder[11]);
+  std::int64_t now = 1000 * second;
+  HardwareSpec spec;
+  spec.kind = Source::powercap;
+  spec.root = tree.root;
+  spec.clock = [&] { return now; };
+  const auto hardware = open_hardware(spec);
+  REQUIRE(hardware);
+  /// One package's counter moves on, the other's does not.
+  const auto trouble_after = [&](double seconds) {
+    now += static_cast<std::int64_t>(seconds * second);
+    tree.put(zone_1 + "energy_uj", std::to_string(now / 1000));
+    const auto read = (*hardware)->read();
+    REQUIRE(read);
+    CHECK((*read)[1].trouble.empty());
+    return (*read)[0].trouble;
+  };
+  CHECK(trouble_after(29.5).empty());
+  const std::string said = trouble_after(1);
+  CHECK_MESSAGE(
+      said.find(tree.root + "/" + zone_0 +
+                "energy_uj has stood still for 30.0 s: the power of package-0 is not known") != std::string::npos,
+      said);
+  CHECK(trouble_after(60).find("has stood still for 1 min 30 s") != std::string::npos);
+  tree.put(zone_0 + "energy_uj", "2000000");
+  CHECK(trouble_after(1).empty());
+  CHECK(trouble_after(29).empty());
+  CHECK(!trouble_after(2).empty());
+}
+
 TEST_CASE("powercap: two packages of one name and one driver are two, and both are capped") {
   const PowerTree tree;
   for (const char* folder : {"intel-rapl:0", "intel-rapl:1", "intel-rapl-mmio:0"}) tree.zone(folder, "package-0");

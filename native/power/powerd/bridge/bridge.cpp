@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -249,8 +250,13 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   handlers.refused = [&b](const std::string& filter, const Error& error) { b.not_subscribed(filter, error); };
   handlers.subscribed = [&b](bool present) { b.subscribed(present); };
   handlers.lost = [&b](const Error& error) {
+    b.next_attempt_ns_ = b.link_->next_attempt_ns();
     if (b.online_.exchange(false))
-      event(JsonLine().add("event", "disconnected").add("code", error.code).add("what", error.what));
+      event(JsonLine()
+                .add("event", "disconnected")
+                .add("code", error.code)
+                .add("what", error.what)
+                .add("next_attempt_s", b.until_attempt_s()));
     b.trouble(error, "");
   };
   handlers.message = [&b](const Received& message) { b.received(message); };
@@ -736,12 +742,19 @@ std::string Bridge::ready() const {
   return line.add("stored", store_->waiting().size()).add("pid", static_cast<std::int64_t>(::getpid())).text();
 }
 
+/// Until the next attempt to connect, s; 0 while there is a connection, and while one is attempted.
+double Bridge::until_attempt_s() const {
+  if (online_) return 0;
+  return static_cast<double>(std::max<std::int64_t>(0, next_attempt_ns_ - now_ns())) * 1e-9;
+}
+
 std::string Bridge::counts(const char* name) const {
   JsonLine line;
   line.add("event", name)
       .add("connected", online_.load())
       .add("not_subscribed", unread_.load())
-      .add("reconnects", reconnects_.load());
+      .add("reconnects", reconnects_.load())
+      .add("next_attempt_s", until_attempt_s());
   line.add("from_bus", counters_.from_bus.load())
       .add("to_mqtt", counters_.to_mqtt.load())
       .add("acknowledged", counters_.acknowledged.load());
@@ -763,7 +776,9 @@ std::string Bridge::counts(const char* name) const {
     line.add("requests", c.asked)
         .add("replies", c.answered)
         .add("requests_refused", c.refused)
-        .add("requests_repeated", c.repeated);
+        .add("requests_repeated", c.repeated)
+        .add("requests_forgotten", c.forgotten)
+        .add("requests_stored_bytes", c.stored_bytes);
   }
   JsonLine refused;
   {
@@ -786,6 +801,8 @@ std::string Bridge::metrics() const {
   };
   gauge("connected", "1: there is a connection to the broker.", online_);
   gauge("not_subscribed", "Topics that the broker does not let this bridge read, as of the last connection.", unread_);
+  gauge("next_attempt_seconds", "Until the next attempt to connect; 0: there is a connection, or one is attempted.",
+        static_cast<std::uint64_t>(std::ceil(until_attempt_s())));
   counter("reconnects", "Connections to the broker after the first.", reconnects_);
   counter("from_bus", "Samples taken from the bus.", counters_.from_bus);
   counter("to_mqtt", "Messages handed to the broker.", counters_.to_mqtt);
@@ -799,6 +816,12 @@ std::string Bridge::metrics() const {
           counters_.loops_bus + counters_.loops_mqtt);
   counter("bus_failed", "Messages from MQTT that the bus did not take.", counters_.bus_failed);
   counter("duplicates", "Messages that had come before.", counters_.duplicates);
+  if (requests_) {
+    const auto c = requests_->counts();
+    counter("requests_forgotten", "Orders whose answer made place: one that comes again is carried out again.",
+            c.forgotten);
+    gauge("requests_stored_bytes", "Bytes of orders that are remembered, with their answers.", c.stored_bytes);
+  }
   const std::lock_guard lock(troubles_mutex_);
   if (troubles_.empty()) return out + "# EOF\n";
   out += "# TYPE sonde_power_bridge_troubles counter\n# HELP sonde_power_bridge_troubles What went wrong, by code.\n";

@@ -79,6 +79,7 @@ class Bridge {
   void publish_stored(std::uint64_t number);
   void alive(const Topic& topic, const std::string& where, bool yes);
   std::string status(bool online) const;
+  double until_attempt_s() const;
   void received(const Received& message);
   struct Held;
   bool write(const Held& message, bool last_try);
@@ -134,6 +135,7 @@ class Bridge {
   std::map<std::string, Told> troubles_;
   std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false};
   std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0}, unread_{0};
+  std::atomic<std::int64_t> next_attempt_ns_{0};  ///< to connect, while there is no connection
   std::int64_t drain_until_ns_ = 0;
   int wake_fd_ = -1;
   std::thread bus_thread_, mqtt_thread_;

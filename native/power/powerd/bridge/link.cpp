@@ -28,7 +28,7 @@ namespace sonde::power::bridge {
 
 namespace {
 
-constexpr double least_backoff_s = 0.1, most_backoff_s = 10, connect_s = 5, handshake_s = 10;
+constexpr double connect_s = 5, handshake_s = 10;
 constexpr int keepalive_s = 10;
 constexpr std::uint32_t session_s = 7 * 86400;  ///< the broker keeps what came for us while we were away
 constexpr int packets_a_turn = 512;
@@ -60,12 +60,11 @@ struct Link::Calls {
       return;
     }
     link.state_ = State::connected;
-    link.backoff_s_ = 0;
     ++link.connects_;
     link.subscribing_.clear();
     link.session_present_ = flags & 1;
     if (link.handlers_.connected) link.handlers_.connected(link.session_present_);
-    if (link.subscribing_.empty() && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
+    if (link.subscribing_.empty()) link.served();
   }
   static void disconnected(mosquitto*, void* self, int rc, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
@@ -146,7 +145,7 @@ struct Link::Calls {
                                                 "the broker refuses to subscribe to " + asked.mapped().substr(0, 200) +
                                                     ": " + mosquitto_reason_string(granted[k]),
                                                 "its access lists must let this user read that"});
-    if (link.subscribing_.empty() && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
+    if (link.subscribing_.empty()) link.served();
   }
 };
 
@@ -178,11 +177,14 @@ Link::~Link() {
 void Link::failed(const Error& error) {
   state_ = State::idle;
   corked_ = false;
-  backoff_s_ = std::clamp(backoff_s_ * 2, least_backoff_s, most_backoff_s);
-  // Bridges that lost one broker do not come back all at once.
-  const double part = 0.5 + 0.5 * random_.uniform();
-  next_try_ns_ = now_ns() + static_cast<std::int64_t>(backoff_s_ * part * 1e9);
+  backoff_.failed(options_.clock(), random_.uniform());
   if (handlers_.lost) handlers_.lost(error);
+}
+
+/// The broker has answered all that the connection asked for.
+void Link::served() {
+  backoff_.serves(options_.clock());
+  if (handlers_.subscribed) handlers_.subscribed(session_present_);
 }
 
 /// getaddrinfo() waits for name servers as long as it likes, whatever signals come: in a thread that nobody waits for.
@@ -359,11 +361,11 @@ bool Link::peer_is_proven() const { return wire_ && wire_->proven(); }
 bool Link::trusted() const { return options_.unprotected || peer_is_proven(); }
 
 void Link::turn(int timeout_ms, int wake_fd, bool reads) {
-  const std::int64_t now = now_ns();
-  if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect();
+  const std::int64_t now = options_.clock();
+  if (state_ == State::idle && !closing_ && !stopping_ && now >= backoff_.next_ns()) connect();
   if (state_ == State::idle)
     timeout_ms = std::min<int>(
-        timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
+        timeout_ms, static_cast<int>(std::clamp<std::int64_t>((backoff_.next_ns() - now) / 1'000'000 + 1, 0, 1000)));
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
   if (state_ == State::idle) wire_.reset();
   if (state_ != State::idle && fd < 0)

@@ -14,8 +14,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "power/powerd/bridge/backoff.hpp"
 #include "power/powerd/bridge/wire.hpp"
 
 struct mosquitto;
@@ -32,6 +34,8 @@ struct LinkOptions {
   bool unprotected = false;          ///< a broker that proves nothing gets the password, and its orders count
   std::string id;                    ///< of the client: its session at the broker outlives a cut
   bool clean = false;                ///< begin without what the session kept
+  /// By which attempts and their delays are timed, ns; a test has its own.
+  std::function<std::int64_t()> clock = now_ns;
 };
 
 struct Received {
@@ -87,6 +91,8 @@ class Link {
   void begin_batch();
   void end_batch();
   std::size_t unacknowledged() const { return waiting_.size(); }
+  /// When the next attempt is due, by the clock of the options; of an open connection when its own was.
+  std::int64_t next_attempt_ns() const { return backoff_.next_ns(); }
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
   /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
   void close(double s);
@@ -103,6 +109,7 @@ class Link {
   Result<void> open_wire();
   void connect();
   void drop(const Error& error);
+  void served();
   void failed(const Error& error);
 
   LinkOptions options_;
@@ -110,8 +117,8 @@ class Link {
   mosquitto* mosq_ = nullptr;
   State state_ = State::idle;
   Random random_{std::random_device{}()};
-  std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
-  double backoff_s_ = 0;
+  Backoff backoff_;
+  std::int64_t handshake_until_ns_ = 0;
   std::uint64_t connects_ = 0, progress_ = 0;
   std::map<int, std::string>
       subscribing_;  ///< filters of this connection that the broker has not answered, by the message's number

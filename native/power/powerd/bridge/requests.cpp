@@ -13,13 +13,15 @@
 #include "power/messages.hpp"
 #include "power/powerd/bridge/json.hpp"
 #include "power/powerd/bridge/naming.hpp"
+#include "power/powerd/bridge/remembered.hpp"
 
 namespace sonde::power::bridge {
 
 namespace {
 
 constexpr double default_deadline_s = 5, most_deadline_s = 60;
-constexpr std::size_t most_under_way = 256, remembered = 1024, most_reply_topic = 1024;
+constexpr std::size_t most_under_way = 256, most_reply_topic = 1024;
+constexpr std::size_t max_remembered = 1024, max_remembered_bytes = 16u << 20;
 
 std::string refusal(bus::ReplyCode code, const std::string& message) {
   std::string out = "{\"code\":\"" + std::string(bus::name_of(code)) +
@@ -52,9 +54,7 @@ struct Requests::Shared {
   std::function<void()> wake;
   Counts counts;
   std::size_t under_way = 0;
-  std::map<std::string, std::string>
-      done;  ///< of services that set something: what was answered, by whole request; empty: not yet
-  std::deque<std::string> order;
+  Remembered done{max_remembered, max_remembered_bytes};  ///< by whole request, of services that set something
 
   void reply(Reply reply) {
     {
@@ -106,7 +106,10 @@ std::vector<std::string> Requests::services() const {
 
 Requests::Counts Requests::counts() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->counts;
+  Counts out = shared_->counts;
+  out.forgotten = shared_->done.forgotten();
+  out.stored_bytes = shared_->done.bytes();
+  return out;
 }
 
 std::deque<Reply> Requests::replies() {
@@ -196,29 +199,23 @@ Result<void> Requests::take(const Received& message) {
           .append(reply.correlation)
           .append(1, '\0')
           .append(message.payload);
-      if (const auto before = shared_->done.find(once); before != shared_->done.end()) {
+      if (const std::string* before = shared_->done.find(once)) {
         ++shared_->counts.repeated;
-        if (before->second.empty()) return {};
-        reply.payload = before->second;
+        if (before->empty()) return {};
+        reply.payload = *before;
         shared_->replies.push_back(std::move(reply));
         return {};
       }
     }
-    if (shared_->under_way >= most_under_way) {
+    const auto busy = [&](const std::string& what) -> Result<void> {
       ++shared_->counts.refused;
-      reply.payload =
-          refusal(bus::ReplyCode::busy, std::to_string(most_under_way) + " requests are under way; ask again");
+      reply.payload = refusal(bus::ReplyCode::busy, what + "; ask again");
       shared_->replies.push_back(std::move(reply));
       return {};
-    }
-    if (!once.empty()) {
-      shared_->done.emplace(once, "");
-      shared_->order.push_back(once);
-      if (shared_->order.size() > remembered) {
-        shared_->done.erase(shared_->order.front());
-        shared_->order.pop_front();
-      }
-    }
+    };
+    if (shared_->under_way >= most_under_way) return busy(std::to_string(most_under_way) + " requests are under way");
+    if (!once.empty() && !shared_->done.begin(once))
+      return busy("orders of " + std::to_string(max_remembered_bytes >> 20) + " MiB together are under way");
     ++shared_->under_way;
     ++shared_->counts.asked;
   }
@@ -237,8 +234,7 @@ Result<void> Requests::take(const Received& message) {
                             const std::lock_guard lock(shared->mutex);
                             --shared->under_way;
                             ++shared->counts.answered;
-                            if (const auto at = shared->done.find(once); !once.empty() && at != shared->done.end())
-                              at->second = reply.payload;
+                            if (!once.empty()) shared->done.answered(once, reply.payload);
                           }
                           shared->reply(std::move(reply));
                         });

@@ -25,6 +25,8 @@ class Requests {
  public:
   struct Counts {
     std::uint64_t asked = 0, answered = 0, refused = 0, repeated = 0;
+    std::uint64_t forgotten = 0;     ///< orders whose answer made place: if one comes again, it is carried out again
+    std::uint64_t stored_bytes = 0;  ///< of orders and answers that are remembered
   };
   /// `sets`: whether services that set something are served as well, to messages of a trusted link; where not,
   /// `why_not`: the reason that the asker gets. `wake`: a reply is ready.
