@@ -10,13 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "bus/cdr.hpp"
 #include "bus/implementation.hpp"
 
 namespace {
@@ -37,7 +41,8 @@ struct End {
   std::string topic;
   TypePtr type;
   Qos qos;
-  std::deque<Sample> queue;  // of a reader
+  std::deque<Sample> queue;                                // of a reader
+  std::map<std::string, std::set<const End*>> written_by;  // of a reader: instances, by their keys
   std::vector<End*> matched;
   Status status;
 
@@ -97,8 +102,25 @@ struct EndPort {
   ~EndPort() {
     const std::lock_guard lock(room().mutex);
     std::erase(room().ends, &end);
-    for (End* other : end.matched) std::erase(other->matched, &end);
+    for (End* other : end.matched) {
+      std::erase(other->matched, &end);
+      if (end.writes) orphan(*other);
+    }
     room().changed.notify_all();  // a writer may wait for this reader
+  }
+  /// Instances that nobody else writes have no writers any more.
+  void orphan(End& reader) const {
+    for (auto at = reader.written_by.begin(); at != reader.written_by.end();) {
+      const auto next = std::next(at);
+      if (at->second.erase(&end) && at->second.empty()) {
+        const auto* key = reinterpret_cast<const std::byte*>(at->first.data());
+        Sample over{{end.guid, 0, 0, InstanceState::no_writers, false}, {}, {key, key + at->first.size()}};
+        over.payload = payload_of_key(*reader.type, over.key);
+        reader.queue.push_back(std::move(over));
+        reader.written_by.erase(at);
+      }
+      at = next;
+    }
   }
   Status status_now() {
     const std::lock_guard lock(room().mutex);
@@ -152,6 +174,9 @@ struct RoomWriter final : EndPort, WriterPort {
           reader->queue.erase(std::find_if(reader->queue.begin(), reader->queue.end(), same));
       }
       reader->queue.push_back(sample);
+      const std::string instance(reinterpret_cast<const char*>(key.data()), key.size());
+      if (has_data && !key.empty()) reader->written_by[instance].insert(&end);
+      else reader->written_by.erase(instance);
     }
     room().changed.notify_all();
     return {};

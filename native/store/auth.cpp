@@ -103,7 +103,7 @@ std::string token_in(int fd, std::string& why) {
 }
 
 constexpr const char* without_key =
-    "use a secret of its own: sonde store token FILE, then --auth token --token-file FILE";
+    "use a secret of its own: 'sonde store token FILE' makes one for --auth token --token-file FILE";
 
 /// Makes what is missing of a folder's path, for this user alone.
 void make_folders(const std::string& path) {

@@ -173,6 +173,40 @@ void killed(Scene& scene) {
          "a process that was started again is not heard");
 }
 
+void orphaned(Scene& scene) {
+  const auto brief = [](Profile& profile) {
+    profile.discovery.lease_s = 2;
+    profile.discovery.announce_s = 0.5;
+  };
+  const auto bus = scene.open(brief);
+  for (const bool kills : {false, true}) {
+    const std::string word = kills ? "killed" : "ended";
+    const std::string topic = scene.topic("orphaned_" + word);
+    auto reader = Scene::reader(bus, topic, lasting(scene.caps()), keyed_type());
+    const auto peer = scene.peer("keyed", topic, brief);
+    const auto got = take(*reader, 2);
+    expect(got.size() == 2 && got[0].info.has_data && got[1].info.has_data,
+           "2 instances of another process did not come");
+    if (kills) {
+      peer->kill();
+    } else {
+      peer->close_input();
+      expect(peer->ended(patience_s) == 0, "a process did not end in order");
+    }
+    // Ten leases: a shared machine may be late.
+    const auto ends = take(*reader, 2, 20);
+    expect(ends.size() == 2, std::to_string(ends.size()) +
+                                 " of 2 instances were reported to have no writers within 20 s " +
+                                 "after their process was " + word + ", with a lease of 2 s");
+    expect(std::set{ends[0].name, ends[1].name} == std::set{got[0].name, got[1].name},
+           "other instances are reported than those whose process was " + word);
+    for (const Seen& seen : ends)
+      expect(!seen.info.has_data && seen.info.state == InstanceState::no_writers,
+             "'" + seen.name + "' is not reported to have no writers after its process was " + word);
+    expect(take(*reader).empty(), "ends of instances are reported more than once");
+  }
+}
+
 std::set<std::string> shared_files() {
   std::set<std::string> names;
   std::error_code none;
@@ -264,6 +298,7 @@ std::vector<Entry> process_cases() {
       {"processes: 10,000 samples to another and back, all and in order", true, false, 180, one_process, flood},
       {"processes: one that ends closes what it opened", false, false, 120, one_process, interrupted},
       {"processes: a killed one is noticed, and its successor found", true, false, 240, one_process, killed},
+      {"processes: instances of one that ended or was killed have no writers", true, false, 240, one_process, orphaned},
       {"processes: what killed ones left is cleaned, and nothing else", false, false, 240, one_process, leftovers},
   };
 }
@@ -289,6 +324,13 @@ int play(const std::string& role, const std::string& topic, const std::shared_pt
       for (const Seen& seen : take(*reader))
         if (auto ok = writer->write(plain(seen.number, seen.writer, seen.bytes)); !ok) failed = ok.error().what;
     }
+  } else if (role == "keyed") {
+    auto writer = Scene::writer(bus, topic, lasting(bus->caps()), keyed_type());
+    say("ready");
+    writer->wait_matched(1, Deadline::in_s(patience_s));
+    for (const char* name : {"n001", "a name that is longer than sixteen bytes"})
+      if (auto ok = writer->write(keyed(name, 1)); !ok) failed = ok.error().what;
+    while (!over) waiter->wait(Deadline{});
   } else if (role == "serve") {
     auto server = need(Server::open(bus, topic, {},
                                     [](const Incoming& in) {

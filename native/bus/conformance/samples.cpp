@@ -279,6 +279,62 @@ void instances(Scene& scene) {
          "a disposal was told " + std::to_string(ends) + " times, and " + std::to_string(early) + " samples behind it");
 }
 
+void orphans(Scene& scene) {
+  const auto a = scene.open(), b = scene.open();
+  const std::string topic = scene.topic("orphans");
+  const auto writer = [&] { return Scene::writer(a, topic, keep_all(), keyed_type()); };
+  auto first = writer(), second = writer();
+  auto reader = Scene::reader(b, topic, keep_all(), keyed_type());
+  for (auto* each : {&first, &second}) Scene::matched(**each);
+  Scene::matched(*reader, 2);
+  const std::string longer = "a name that is longer than sixteen bytes";
+  for (const auto& name : {std::string("n001"), longer, std::string("shared"), std::string("over")})
+    need(first->write(keyed(name, 1)), "write");
+  for (const char* name : {"shared", "n002"}) need(second->write(keyed(name, 2)), "write");
+  expect(take(*reader, 6).size() == 6, "6 samples did not come");
+  need(first->dispose(keyed("over", 0)), "dispose");
+  expect(take(*reader, 1).size() == 1, "a disposal did not come");
+
+  using Names = std::multiset<std::string>;
+  const auto ends = [&](std::size_t n) {
+    Names names;
+    for (const Seen& seen : take(*reader, n)) {
+      expect(!seen.info.has_data && seen.info.state == InstanceState::no_writers,
+             "'" + seen.name + "' is not reported to have no writers");
+      names.insert(seen.name);
+    }
+    for (const Seen& seen : take(*reader)) names.insert(seen.name);
+    return names;
+  };
+  const auto waiter = need(b->waiter(), "no waiter");
+  need(waiter->attach(*reader, 1), "attach");
+  expect(waiter->wait(Deadline::in_s(0)).empty(), "a reader that has nothing is reported to have samples");
+  first.reset();
+  expect(!waiter->wait(Deadline::in_s(patience_s)).empty(), "nobody is woken when the writer of instances is closed");
+  expect(ends(2) == Names{"n001", longer},
+         "when a writer was closed, not just those instances had no writers that it alone wrote and did not dispose");
+  need(second->write(keyed("n001", 3)), "write");
+  auto got = take(*reader, 1);
+  expect(got.size() == 1 && got[0].info.has_data && got[0].info.state == InstanceState::alive,
+         "an instance without writers is not alive when another writes it");
+
+  first = writer();
+  Scene::matched(*first);
+  Scene::matched(*reader, 2);
+  need(first->write(keyed("n003", 4)), "write");
+  expect(first->wait_acknowledged(Deadline::in_s(patience_s)), "not acknowledged");
+  first.reset();
+  expect(until([&] { return reader->status().matched == 1; }), "the reader still counts a writer that was closed");
+  got = take(*reader, 2);
+  expect(got.size() == 2 && got[0].info.has_data && got[0].number == 4,
+         "a sample is lost whose writer was closed before the reader looked");
+  expect(got[1].name == "n003" && got[1].info.state == InstanceState::no_writers,
+         "an instance whose writer was closed before the reader looked is not reported to have no writers");
+  second.reset();
+  expect(ends(3) == Names{"n001", "n002", "shared"},
+         "when the last writer was closed, not all that were left had no writers, once each");
+}
+
 void partitions(Scene& scene, bool wild) {
   struct Pair {
     std::vector<std::string> written, read;
@@ -981,6 +1037,7 @@ std::vector<Entry> sample_cases() {
        late_reader},
       {"keep_last: a reader holds the last of each instance", false, false, 120, nullptr, history},
       {"keys: instances, and their disposal", false, false, 120, nullptr, instances},
+      {"keys: instances whose writers are closed have no writers", false, false, 120, nullptr, orphans},
       {"partitions: who shares a name hears each other, nobody else", true, false, 120, no_partitions,
        [](Scene& scene) { partitions(scene, false); }},
       {"partitions: '*' and '?' on either side", false, false, 120, no_wildcards,

@@ -35,7 +35,8 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     """Which implementation, transport and discovery suit, ranked by what a run measured of them.
 
     Ranked by the time until the last subscriber has a message; where that is alike, by how long a writer is busy. Each
-    advice names the numbers behind it, and says where it lies outside what was measured.
+    advice names the numbers behind it, and says where it lies outside what was measured. Ways of which too few numbers
+    were measured are not ranked.
 
     \b
     sonde bus advise --entities 64 --subscribers 8 --size 1KiB --local
@@ -70,57 +71,97 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     outcome = Outcome(
         "bus",
         "advise",
-        _verdict(best, need, path, hosts),
+        _verdict(found, need, path, hosts),
         schema=schema,
         dataset=str(path),
         tables=[_table(found)],
-        lines=[f"{advice.way.name}: {'; '.join(advice.because)}" for advice in found],
+        lines=[
+            f"{advice.way.name}: {'; '.join([*advice.because, *(f'not ranked: {text}' for text in advice.too_few)])}"
+            for advice in found
+        ],
         values={
             "entities": entities,
             "subscribers": subscribers,
             "size": size,
             "local": local,
             "between": hosts or None,
-            "advice": [_as_json(advice) for advice in found],
+            "advice": [_as_json(advice, rank) for rank, advice in _ranks(found)],
         },
-        sound=not best.outside,
+        sound=not best.outside and not any(advice.too_few for advice in found),
     )
+    few = list(dict.fromkeys(text for advice in found for text in advice.too_few))
+    if few:
+        names = ", ".join(advice.way.name for advice in found if advice.too_few)
+        outcome.warnings.append(
+            Warning("bus.too_few", f"not ranked: {names}: {'; '.join(few)}", _measure(need))
+        )
     if best.outside:
         hint = f"measure there: {model.MEASURE if local else model.MEASURE_BETWEEN}"
         outcome.warnings.append(Warning("bus.outside", f"{best.way.name}: {'; '.join(best.outside)}", hint))
     return outcome
 
 
-def _verdict(best: Advice, need: Need, path: Path, hosts: str) -> str:
+def _ranks(found: list[Advice]) -> list[tuple[int | None, Advice]]:
+    """Each with its place; None: too few numbers were measured to give it one."""
+    return [(None if advice.too_few else k, advice) for k, advice in enumerate(found, 1)]
+
+
+def _measure(need: Need) -> str:
+    """What to type for the numbers that a need asks for."""
+    words = ["measure: sonde bus run latency"]
+    options = [f"--sizes {need.size}"]
+    if need.subscribers > 1 and need.local:
+        words.append("fanout")
+        options.append(f"--subscribers 1,{need.subscribers}")
+    if need.entities > 1:
+        words.append("discovery")
+        options.append(f"--participants {need.entities}")
+    where = [] if need.local else ["--hosts n[1-2] --unprotected"]
+    return " ".join([*words, *options, *where, "-o bus.nc"])
+
+
+def _verdict(found: list[Advice], need: Need, path: Path, hosts: str) -> str:
     from sonde.core.units import format_duration, format_size
 
-    text = ""
+    best, text = found[0], ""
     if bool(hosts) == need.local:  # all numbers are of another kind than what is asked for
         text = f"{path} has nothing measured {'within one host' if need.local else 'between hosts'}; "
         text += f"going by what it has {f'between {hosts}' if hosts else 'within one host'}: "
-    text += f"{'b' if text else 'B'}est for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
-    text += f"{format_size(need.size, exact=True)} {'on one host' if need.local else 'on several hosts'}: "
-    text += best.way.name
+    what = f"{need.subscribers} subscriber{'s' * (need.subscribers != 1)} of {format_size(need.size, exact=True)} "
+    what += "on one host" if need.local else "on several hosts"
+    few = [advice for advice in found if advice.too_few]
+    if best.too_few:
+        text += f"{'t' if text else 'T'}oo few numbers to say which of {len(found)} ways suits {what}: "
+        return text + "; ".join(dict.fromkeys(reason for advice in few for reason in advice.too_few)) + "."
+    if few and len(few) == len(found) - 1:
+        text += (
+            f"{'e' if text else 'E'}nough numbers for {what} only of {best.way.name}: others are not ranked"
+        )
+    else:
+        text += f"{'b' if text else 'B'}est for {what}: {best.way.name}"
     if best.discovery is not None and need.entities > 1:
-        text += f" with {best.discovery.kind} discovery of {need.entities} participants"
+        kind = best.discovery.kind
+        text += f" with {kind} discovery of {need.entities} participants" if kind else ""
+        text += "" if kind else f" (which discovery suits {need.entities} participants is not known)"
     if math.isfinite(best.latency_s):
         text += f", about {format_duration(best.latency_s)} until the last has a message"
     return text + (" (outside what was measured)." if best.outside else ".")
 
 
 def _table(found: list[Advice]) -> Table:
-    from sonde.core.units import format_duration
+    from sonde.bus.model import ALIKE
+    from sonde.core.units import format_duration, format_share
 
     # What holds of all is told once, and what of some by a letter.
     said = list(dict.fromkeys(text for advice in found for text in advice.outside))
     of_all = [text for text in said if all(text in advice.outside for advice in found)]
     letters = {text: chr(ord("a") + k) for k, text in enumerate(text for text in said if text not in of_all)}
     rows = []
-    for k, advice in enumerate(found, 1):
-        discovery = advice.discovery
+    for rank, advice in _ranks(found):
+        discovery = advice.discovery if advice.discovery and advice.discovery.kind else None
         rows.append(
             (
-                str(k),
+                "–" if rank is None else str(rank),
                 advice.way.name,
                 format_duration(advice.latency_s) if math.isfinite(advice.latency_s) else "–",
                 format_duration(advice.publish_s) if math.isfinite(advice.publish_s) else "–",
@@ -133,21 +174,26 @@ def _table(found: list[Advice]) -> Table:
     head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
     shown = len(head) - (not letters)
     notes = [
-        "latency: until the last subscriber has it. publish: how long a writer is busy with each message."
+        "latency: until the last subscriber has it. publish: how long a writer is busy with each message. Ranked by "
+        f"latency; of ways within {format_share(ALIKE)} of each other, by publish."
     ]
+    if any(advice.too_few for advice in found):
+        notes.append("–: not ranked, since too few numbers were measured.")
     notes += [f"of all: {text}" for text in of_all]
     notes += [f"{letter}: {text}" for text, letter in letters.items()]
     lines = [row[:shown] for row in rows]
-    return Table("Advice, the best first", head[:shown], lines, (0, 2, 3, 5, 6), "\n".join(notes))
+    title = "Measured, not ranked" if found[0].too_few else "Advice, the best first"
+    return Table(title, head[:shown], lines, (0, 2, 3, 5, 6), "\n".join(notes))
 
 
-def _as_json(advice: Advice) -> dict[str, Any]:
+def _as_json(advice: Advice, rank: int | None) -> dict[str, Any]:
     def number(value: float) -> float | None:
         return value if math.isfinite(value) else None
 
     low, high = advice.latency_ends
     discovery = advice.discovery
     return {
+        "rank": rank,
         "variant": advice.way.name,
         "implementation": advice.way.implementation,
         "transport": advice.way.transport,
@@ -155,11 +201,12 @@ def _as_json(advice: Advice) -> dict[str, Any]:
         "ci_s": [low, high] if math.isfinite(low) and math.isfinite(high) else None,
         "publish_s": number(advice.publish_s),
         "lost": number(advice.lost),
-        "discovery": discovery.kind if discovery else None,
+        "discovery": discovery.kind or None if discovery else None,
         "datagrams": number(discovery.datagrams) if discovery else None,
         "match_s": number(discovery.match_s) if discovery else None,
         "because": advice.because,
         "outside": advice.outside,
+        "too_few": advice.too_few,
     }
 
 

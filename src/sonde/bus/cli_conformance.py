@@ -128,7 +128,9 @@ def _not_built() -> EnvironmentFailure:
 def _names(program: Path) -> list[str]:
     """What can be named by --case."""
     try:
-        ran = subprocess.run([str(program), "--list"], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [str(program), "--list"], capture_output=True, text=True, errors="replace", check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         raise _not_built() from None
     return ran.stdout.splitlines()
@@ -149,7 +151,12 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         try:
             ran = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                errors="replace",
             )
         except OSError:
             raise _not_built() from None

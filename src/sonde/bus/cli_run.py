@@ -337,7 +337,7 @@ def told_of(path: Path, verb: str) -> Outcome:
                 verdict.capitalised(f"{lesson['text']}.")
                 for lesson in verdict.told_together(verdict.lessons(Values(summary))[1:])
             ],
-            sound=verdict.sound(summary),
+            sound=verdict.good(summary),
         )
 
 

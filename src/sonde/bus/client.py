@@ -29,6 +29,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.lines import utf8_path
 
 try:
     import sonde._bus as _bus
@@ -315,7 +316,7 @@ def open(
                 "a profile file was given, and idl, topics or domain beside it",
                 "write them into the profile",
             )
-        return Bus(_bus.open(str(profile), name, implementation))
+        return Bus(_bus.open(utf8_path(profile), name, implementation))
     types = f"<types idl={quoteattr(str(Path(idl).absolute()))}/>" if idl is not None else ""
     listed = "".join(
         f"<topic name={quoteattr(topic)} type={quoteattr(kind)}/>" for topic, kind in (topics or {}).items()

@@ -172,12 +172,11 @@ def advice_table(told: Values, hosts: str = "") -> Table | None:
                     best = model.advise(told, need, hosts)[0]
                 except DataError:
                     continue
-                discovery = best.discovery.kind if best.discovery else "–"
+                discovery = best.discovery.kind or "–" if best.discovery else "–"
+                name = "too few numbers" if best.too_few else best.way.name
                 latency = format_duration(best.latency_s) if math.isfinite(best.latency_s) else "–"
                 where = "one host" if local else "several"
-                lines.append(
-                    (where, str(many), format_size(size, exact=True), best.way.name, latency, discovery)
-                )
+                lines.append((where, str(many), format_size(size, exact=True), name, latency, discovery))
     if not lines:
         return None
     head = ("where", "subscribers", "size", "best", "until the last has it", "discovery")

@@ -191,7 +191,7 @@ def _sorted(
 class Told:
     """A value that measured ones tell of a number: between two of them, or beyond the last, which `beyond` then says.
 
-    measured: the numbers that it rests on.
+    value: NaN where one number alone was measured, and another is asked about. measured: the numbers that it rests on.
     """
 
     value: float
@@ -205,8 +205,8 @@ def told_of(number: Sequence[float], values: Sequence[tuple[float, float, float]
     """What values (estimate, low, high) measured at numbers tell of another: on the straight line between its
     neighbours.
 
-    Beyond the last on the line through the last two, and of one value alone that value; how far off that is nobody
-    measured, so it has no ends. None without values. An end that is not known makes none.
+    Beyond the last on the line through the last two, and how far off that is nobody measured, so it has no ends. One
+    value alone says nothing of another number: NaN. None without values. An end that is not known makes none.
     """
     there = {float(n): v for n, v in zip(number, values) if math.isfinite(v[0])}
     if not there:
@@ -215,7 +215,7 @@ def told_of(number: Sequence[float], values: Sequence[tuple[float, float, float]
     if at in there:
         return Told(*there[at], (at,), False)
     if len(n) == 1:
-        return Told(there[n[0]][0], NAN, NAN, (n[0],), True)
+        return Told(NAN, NAN, NAN, (n[0],), True)
     right = min(max(int(np.searchsorted(n, at)), 1), len(n) - 1)
     a, b = n[right - 1], n[right]
     weight = (at - a) / (b - a)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sonde.bus.growth import Law, Told, power_law, told_of
 from sonde.bus.plan import NULL, WITHIN_HOST
-from sonde.bus.values import Value, Values, Way
+from sonde.bus.values import LEAST_EPOCHS, Value, Values, Way
 from sonde.core.errors import DataError
 from sonde.core.units import format_duration, format_share, format_size
 
@@ -39,7 +39,8 @@ class Need:
 class Discovery:
     """A way to find each other for so many participants.
 
-    datagrams, match_s: until all have; NaN: not known. way: the variant that this was measured on.
+    kind: "" where too few numbers were measured to say which kind suits. datagrams, match_s: until all have; NaN: not
+    known. way: the variant that this was measured on.
     """
 
     kind: str
@@ -57,7 +58,7 @@ class Advice:
 
     latency_s: until the last subscriber has a message, with its ends; publish_s: of the writer's program for each;
     NaN: not known. because: the measured numbers behind it. outside: in which respects it lies outside what was
-    measured.
+    measured. too_few: why its place among others is not known; empty: it is.
     """
 
     way: Way
@@ -68,6 +69,7 @@ class Advice:
     discovery: Discovery | None
     because: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    too_few: list[str] = field(default_factory=list)
 
 
 def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
@@ -77,7 +79,8 @@ def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
     participant. between: the hosts that it was measured between, "" for one alone (`values.between`).
 
     Ranked by the time until the last subscriber has a message; of ways within a tenth of each other the one whose
-    writer is busy for the shortest time comes first. What cannot be told stands at the end.
+    writer is busy for the shortest time comes first. Those of which too few numbers were measured stand at the end, in
+    the run's order: they have no rank.
 
     Raises
     ------
@@ -99,35 +102,38 @@ def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
 
 
 def _ranked(found: list[Advice]) -> list[Advice]:
-    found.sort(key=lambda advice: (not math.isfinite(advice.latency_s), advice.latency_s))
+    unknown = [advice for advice in found if advice.too_few or not math.isfinite(advice.latency_s)]
+    found = sorted((advice for advice in found if advice not in unknown), key=lambda advice: advice.latency_s)
     out: list[Advice] = []
     while found:
         first = found[0].latency_s
         alike = [advice for advice in found if advice.latency_s <= first * (1 + ALIKE)]
-        alike = alike or found  # those of which it is not known
         out += sorted(alike, key=lambda a: a.publish_s if math.isfinite(a.publish_s) else math.inf)
         found = [advice for advice in found if advice not in alike]
-    return out
+    return out + unknown
 
 
 def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None:
-    one, half, what = _by(values.find("latency", "one_way", way), "size", need.size), 1.0, "one way"
-    if one is None:
-        one = _by(values.find("latency", "rtt", way), "size", need.size)
-        half, what = 0.5, "half a round trip"
-    if one is None:
-        one = _by(values.find("fanout", "last", way, subscribers=1), "size", need.size)
-        half, what = 1.0, "to one subscriber"
+    sources = (
+        (values.find("latency", "one_way", way), 1.0, "one way"),
+        (values.find("latency", "rtt", way), 0.5, "half a round trip"),
+        (values.find("fanout", "last", way, subscribers=1), 1.0, "to one subscriber"),
+    )
+    own, half, what = next((each for each in sources if _by(each[0], "size", need.size)), ([], 1.0, ""))
+    one = _by(own, "size", need.size)
     if one is None:
         return None
     publish = _by(values.find("latency", "publish", way), "size", need.size)
     latency, ends = one.value * half, (one.low * half, one.high * half)
     publish_s = publish.value if publish else NAN
     sizes = " and ".join(format_size(int(size), exact=True) for size in one.measured)
-    because = [
-        f"{what} {format_duration(latency)}, measured at {sizes}" + (f" between {between}" if between else "")
-    ]
-    outside = []
+    because, outside, too_few = [], [], []
+    if math.isfinite(latency):
+        place = f" between {between}" if between else ""
+        because.append(f"{what} {format_duration(latency)}, measured at {sizes}{place}")
+    else:
+        too_few.append(f"latency was measured at {sizes} alone")
+    bursts = min(value.epochs for value in own if value.case.size in one.measured)
     if one.beyond:
         outside.append(f"{format_size(need.size)} is outside what was measured ({sizes})")
     if need.subscribers > 1:
@@ -135,12 +141,16 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
         if last is None:
             latency, ends = NAN, (NAN, NAN)
             outside.append("it was not measured with several subscribers")
+            too_few.append(outside[-1])
+        elif not math.isfinite(last.told.value):
+            latency, ends = NAN, (NAN, NAN)
+            too_few.append(f"fan-out was measured at {last.counts} subscribers alone")
         elif last.whole:
             latency, ends = last.told.value, (last.told.low, last.told.high)
             because = [
                 f"the last of {need.subscribers} has it after {format_duration(latency)}, {last.measured}"
             ]
-            outside = []
+            outside, too_few, bursts = [], [], last.bursts
             if last.size != need.size:
                 outside.append(f"several subscribers were measured with {format_size(last.size)} alone")
         else:
@@ -150,6 +160,7 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
                 f"the last of {need.subscribers} has it {format_duration(more.value)} later than one alone, "
                 f"{last.measured}"
             )
+            bursts = min(bursts, last.bursts)
         if last is not None and last.told.beyond:
             outside.append(f"{need.subscribers} subscribers are outside what was measured ({last.counts})")
         if writing is None:
@@ -166,6 +177,8 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
     if need.entities > 1:
         if discovery is None:
             outside.append("discovery was not measured with it")
+        elif not discovery.kind:
+            outside.append(discovery.because)
         else:
             because.append(discovery.because)
             if discovery.beyond:
@@ -173,7 +186,11 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
             if discovery.way.secured != way.secured:
                 keys = "without keys" if way.secured else "with keys"
                 outside.append(f"discovery was measured {keys}, over {discovery.way.name}")
-    return Advice(way, latency, ends, publish_s, lost, discovery, because, outside)
+    if math.isfinite(latency) and bursts < LEAST_EPOCHS:
+        too_few.append(
+            f"it was measured in {bursts} burst{'s' * (bursts != 1)}: an interval takes {LEAST_EPOCHS}"
+        )
+    return Advice(way, latency, ends, publish_s, lost, discovery, because, outside, too_few)
 
 
 def _by(found: list[Value], by: str, at: float) -> Told | None:
@@ -186,12 +203,14 @@ def _by(found: list[Value], by: str, at: float) -> Told | None:
 class _Fanout:
     """What fan-out adds to one subscriber alone; whole: what it takes altogether, where one alone was not measured.
 
-    size: of the samples that it was measured with, B.
+    size: of the samples that it was measured with, B. bursts: in how many its numbers were measured, of the one with
+    the fewest.
     """
 
     told: Told
     size: int
     whole: bool
+    bursts: int
 
     @property
     def counts(self) -> str:
@@ -212,10 +231,11 @@ def _fanout(values: Values, way: Way, quantity: str, need: Need) -> _Fanout | No
     told, alone = _by(own, "subscribers", need.subscribers), _by(own, "subscribers", 1)
     if told is None or alone is None:
         return None
+    bursts = min(value.epochs for value in own if value.case.subscribers in told.measured)
     if alone.beyond:
-        return _Fanout(told, size, True)
+        return _Fanout(told, size, True, bursts)
     value, low, high = (_above(one - alone.value) for one in (told.value, told.low, told.high))
-    return _Fanout(Told(value, low, high, told.measured, told.beyond), size, False)
+    return _Fanout(Told(value, low, high, told.measured, told.beyond), size, False, bursts)
 
 
 def _above(value: float) -> float:
@@ -278,8 +298,12 @@ def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
 
 
 def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
-    """How participants of a way find each other best, or of one like it (`discoveries`); None: it was not measured."""
-    found = []
+    """How participants of a way find each other best, or of one like it (`discoveries`); None: it was not measured.
+
+    Its kind is "" where one of the kinds was measured at one number of participants alone, and another is asked about:
+    what it costs is then not known, and which kind suits neither.
+    """
+    found, unknown = [], []
     for kind, own in discoveries(values, way).items():
         datagrams = _discovery_told(values, own, "datagrams", entities)
         match = _discovery_told(values, own, "time_to_match", entities)
@@ -290,10 +314,18 @@ def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
         by = ""
         if beyond and law is not None:
             count, by = law.at(entities), " by the law that was fitted"
+        measured = " and ".join(f"{n:.0f}" for n in datagrams.measured)
+        if not math.isfinite(count):
+            unknown.append((own, f"{kind} discovery was measured at {measured} alone, over {own.name}"))
+            continue
         because = f"{kind} discovery of {entities} participants {count:.0f} datagrams{by}"
-        because += f" and {format_duration(match.value)}" if match else ""
-        because += f", measured at {' and '.join(f'{n:.0f}' for n in datagrams.measured)} over {own.name}"
+        because += f" and {format_duration(match.value)}" if match and math.isfinite(match.value) else ""
+        because += f", measured at {measured} over {own.name}"
         found.append(Discovery(kind, own, count, match.value if match else NAN, law, beyond, because))
+    if unknown:
+        because = f"which discovery suits {entities} participants is not known: "
+        because += "; ".join([*(text for _, text in unknown), *(one.because for one in found)])
+        return Discovery("", unknown[0][0], NAN, NAN, None, True, because)
     if not found:
         return None
     least = min(found, key=lambda one: one.datagrams)

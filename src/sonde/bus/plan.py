@@ -186,7 +186,9 @@ class Case:
         if self.subscribers >= 0:
             parts.append(f"{self.subscribers} subscriber{'s' * (self.subscribers != 1)}")
         if self.entities >= 0:
-            things = {"discovery": "participant", "calls": "client", "partitions": "group"}[self.test]
+            things = {"discovery": "participant", "calls": "client", "partitions": "group"}.get(
+                self.test, "other"
+            )
             parts.append(f"{self.entities} {things}{'s' * (self.entities != 1)}")
         if self.size >= 0:
             parts.append(format_size(self.size, exact=True))
@@ -764,7 +766,7 @@ class Plan:
     @property
     def hostlist(self) -> str:
         """The hosts, folded; "" for this one alone."""
-        return hostlist.fold([host.name for host in self.hosts])
+        return hostlist.listed([host.name for host in self.hosts])
 
     @property
     def cells(self) -> int:

@@ -102,7 +102,13 @@ def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False
     """The objects that the probe prints. plain: they need not be events."""
     try:
         ran = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailure(

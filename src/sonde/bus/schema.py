@@ -14,11 +14,12 @@ import numpy as np
 from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
 from sonde.bus.plan import TESTS, discovery_of, transports
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, codes, count_of, index
+from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
-from sonde.core.status import DRIFT, ENDED_EARLY, UNDECIDED, status_flags
+from sonde.core.status import DRIFT, ENDED_EARLY, STATUS, UNDECIDED, status_flags
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,10 +52,14 @@ OF_VARIANT: dict[str, Described] = {
     ),
 }
 OF_CASE: dict[str, Described] = {
-    "test": Described(("case",), "str", "", f"test: {', '.join(TESTS)}"),
-    "size": Described(("case",), "<i8", "B", "bytes of a sample; -1: means nothing here"),
-    "subscribers": Described(("case",), "<i8", "1", "readers of the topic; -1: means nothing here"),
-    "entities": Described(("case",), "<i8", "1", "participants, partitions, clients; -1: means nothing here"),
+    "test": Described(("case",), "str", "", f"test: {', '.join(TESTS)}", allowed=Allowed(texts=tuple(TESTS))),
+    "size": Described(("case",), "<i8", "B", "bytes of a sample; -1: means nothing here", allowed=NUMBERED),
+    "subscribers": Described(
+        ("case",), "<i8", "1", "readers of the topic; -1: means nothing here", allowed=NUMBERED
+    ),
+    "entities": Described(
+        ("case",), "<i8", "1", "participants, partitions, clients; -1: means nothing here", allowed=NUMBERED
+    ),
     "treatment": Described(("case",), "str", "", "what was done besides; empty: nothing"),
 }
 OF_QUANTITY: dict[str, Described] = {
@@ -62,17 +67,19 @@ OF_QUANTITY: dict[str, Described] = {
     "quantity_unit": Described(("quantity",), "str", "", "its unit; 1 for bare numbers"),
 }
 OF_SERIES: dict[str, Described] = {
-    "series_variant": Described(SERIES, "<i4", "1", "variant of a series"),
-    "series_case": Described(SERIES, "<i4", "1", "case of a series"),
-    "series_quantity": Described(SERIES, "<i4", "1", "quantity of a series"),
+    "series_variant": Described(SERIES, "<i4", "1", "variant of a series", allowed=index("variant")),
+    "series_case": Described(SERIES, "<i4", "1", "case of a series", allowed=index("case")),
+    "series_quantity": Described(SERIES, "<i4", "1", "quantity of a series", allowed=index("quantity")),
 }
 FACTS = {**OF_VARIANT, **OF_CASE, **OF_QUANTITY, **OF_SERIES}
 RAW: dict[str, Described] = {
-    "value": Described(SAMPLE, "<f8", MIXED, "value in the quantity's unit"),
-    "epoch": Described(SAMPLE, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
-    "t_start": Described(SAMPLE, "<f8", "s", "begin of the sample since measuring began"),
-    "n": Described(SERIES, "<i4", "1", "samples kept"),
-    "status": Described(SERIES, "|i1", "1", "how measuring a series ended"),
+    "value": Described(SAMPLE, "<f8", MIXED, "value in the quantity's unit", allowed=COUNT),
+    "epoch": Described(
+        SAMPLE, "<i4", "1", "burst a sample belongs to; -1 where there is none", allowed=NUMBERED
+    ),
+    "t_start": Described(SAMPLE, "<f8", "s", "begin of the sample since measuring began", allowed=FINITE),
+    "n": Described(SERIES, "<i4", "1", "samples kept", allowed=count_of("sample")),
+    "status": Described(SERIES, "|i1", "1", "how measuring a series ended", allowed=STATUS),
     **FACTS,
 }
 
@@ -86,21 +93,27 @@ def _ends(name: str, units: str, long_name: str) -> dict[str, Described]:
 
 
 SUMMARY: dict[str, Described] = {
-    "n": _of(SERIES, "1", "samples", "<i4"),
-    "absent": _of(SERIES, "1", "of the samples those without a value: messages that never came", "<i4"),
-    "epochs": _of(SERIES, "1", "epochs with samples", "<i4"),
-    "status": _of(SERIES, "1", "how measuring a series ended", "|i1"),
-    "steady": _of(SERIES, "1", "whether the level stayed the same, as far as it can be told", "|i1"),
+    "n": _of(SERIES, "1", "samples", "<i4", allowed=COUNT),
+    "absent": _of(
+        SERIES, "1", "of the samples those without a value: messages that never came", "<i4", allowed=COUNT
+    ),
+    "epochs": _of(SERIES, "1", "epochs with samples", "<i4", allowed=COUNT),
+    "status": _of(SERIES, "1", "how measuring a series ended", "|i1", allowed=STATUS),
+    "steady": _of(
+        SERIES, "1", "whether the level stayed the same, as far as it can be told", "|i1", allowed=codes(0, 1)
+    ),
     **_ends("median", MIXED, "median, in the quantity's unit"),
     **_ends("p99", MIXED, "99 % quantile, in the quantity's unit"),
     "mean": _of(SERIES, MIXED, "mean, in the quantity's unit"),
     "min": _of(SERIES, MIXED, "smallest value"),
     "max": _of(SERIES, MIXED, "largest value"),
-    "base": _of(SERIES, "1", "variant that the ratio is taken to; -1: none", "<i4"),
+    "base": _of(
+        SERIES, "1", "variant that the ratio is taken to; -1: none", "<i4", allowed=index("variant", -1)
+    ),
     **_ends("ratio", "1", "value over that of the variant `base`, epoch by epoch"),
-    "pairs": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
+    "pairs": _of(SERIES, "1", "stretches of time in which both were measured", "<i4", allowed=COUNT),
     **_ends("ratio_to_raw", "1", "value over that of the machine's own way, epoch by epoch"),
-    "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
+    "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4", allowed=COUNT),
     "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
     "block": _of(
         ("series", "stretch"),
@@ -113,6 +126,15 @@ SUMMARY: dict[str, Described] = {
     **FACTS,
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+ATTRIBUTES = {
+    **described.ROOT,
+    "hosts": attribute("hosts that were measured", COUNT),
+    "epoch_length": attribute("samples of a burst", COUNT),
+    "cycles_per_s": attribute("rate of the counter of cycles"),
+    "load": attribute("load of the machine before and after", listed=True),
+}
 
 
 @dataclass
@@ -263,6 +285,10 @@ class BusSchema:
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the table that a file of one table is made of, as `data convert` asks."""
         return [SERIES]
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""

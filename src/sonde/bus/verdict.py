@@ -17,7 +17,7 @@ from sonde.bus.values import LEAST_EPOCHS, SHARES, Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
-from sonde.core.status import DRIFT, status_counts
+from sonde.core.status import DRIFT, mostly_converged, status_counts
 from sonde.core.units import format_duration, format_share, format_size
 
 Brief = tuple[str, str, str]  # how a sentence on several variants begins, its part on one, how it ends
@@ -549,7 +549,7 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE", hosts: str = "") -> str
     if not counted["cells"]:
         return "Nothing was measured."
     parts = [lesson["text"] for lesson in lessons(told)[:1]]
-    if counted["converged"] < counted["cells"] * ENOUGH:
+    if not mostly_converged(counted):
         few = f"only {counted['converged']}" if counted["converged"] else "none"
         parts.append(f"{few} of {counted['cells']} cells converged: a longer --budget tells more")
     elif counted["drift"]:
@@ -569,6 +569,11 @@ def sound(summary: xr.Dataset) -> bool:
     cells = Values(summary).cells()
     known = [value for value in cells if math.isfinite(value.low) and value.epochs >= LEAST_EPOCHS]
     return bool(cells) and len(known) >= ENOUGH * len(cells)
+
+
+def good(summary: xr.Dataset) -> bool:
+    """Whether nothing in the verdict asks for a second look: enough is known, and most cells as well as was asked."""
+    return sound(summary) and mostly_converged(status_counts(Values(summary).statuses()))
 
 
 def doubt(summary: xr.Dataset) -> str:

@@ -295,6 +295,109 @@ TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances")
   }
 }
 
+TEST_CASE("fastdds: an instance has no writers when those that wrote it have gone, and not before") {
+  if (!is_there()) return;
+  const std::uint32_t domain = claimed::domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  std::vector<Seen> seen;
+  const auto write = [](WriterPort& writer, std::uint32_t key, std::uint32_t value = 0) {
+    const Payload one = payload(key, value, keyed);
+    REQUIRE(writer.write(one.bytes, one.key));
+    REQUIRE(writer.wait_acknowledged(Deadline::in_s(20)));
+  };
+  const auto takes = [&seen](ReaderPort& reader, std::size_t n) {
+    seen.clear();
+    return soon([&] {
+      take(reader, seen);
+      return seen.size() >= n;
+    });
+  };
+  const auto is_end = [&seen](std::size_t at, std::uint32_t key) {
+    return !seen[at].info.has_data && seen[at].info.state == InstanceState::no_writers && seen[at].number() == key;
+  };
+  const auto left = [](ReaderPort& reader, std::int64_t writers) {
+    return soon([&] { return reader.status().matched == writers; });
+  };
+  SUBCASE("each instance by itself") {
+    auto first = a.writer(keyed), second = a.writer(keyed), disposes = a.writer(keyed);
+    const auto reader = b.reader(keyed);
+    REQUIRE(left(*reader, 3));
+    for (WriterPort* each : {first.get(), second.get(), disposes.get()}) REQUIRE(matched(*each, *reader));
+    write(*first, 1), write(*first, 2), write(*second, 2), write(*disposes, 3);
+    const Payload over = payload(3u, 0, keyed);
+    REQUIRE(disposes->dispose(over.bytes, over.key));
+    REQUIRE(takes(*reader, 5));
+    const Guid guid = first->guid();
+    first.reset();
+    REQUIRE(takes(*reader, 1));
+    REQUIRE(seen.size() == 1);
+    CHECK(is_end(0, 1));
+    CHECK(seen[0].info.writer == guid);
+    CHECK(seen[0].info.received_ns > 1'600'000'000'000'000'000);
+    disposes.reset();
+    second.reset();
+    REQUIRE(takes(*reader, 1));
+    REQUIRE(left(*reader, 0));
+    take(*reader, seen);
+    REQUIRE(seen.size() == 1);  // of what was disposed of nothing more
+    CHECK(is_end(0, 2));
+  }
+  SUBCASE("another writes it, whose samples were replaced before anybody took them") {
+    Qos one;
+    one.depth = 1;
+    auto first = a.writer(keyed, one), second = a.writer(keyed, one);
+    const auto reader = b.reader(keyed, one);
+    REQUIRE(left(*reader, 2));
+    for (WriterPort* each : {first.get(), second.get()}) REQUIRE(matched(*each, *reader));
+    write(*first, 7, 1), write(*second, 7, 2);
+    second.reset();
+    REQUIRE(left(*reader, 1));
+    REQUIRE(takes(*reader, 1));
+    take(*reader, seen);
+    REQUIRE(seen.size() == 1);
+    CHECK(seen[0].value() == 2);
+    first.reset();
+    REQUIRE(takes(*reader, 1));
+    CHECK(is_end(0, 7));
+  }
+  SUBCASE("of exclusive ownership, a weaker writer may write it of which no sample comes") {
+    Qos strong, weak;
+    strong.ownership = weak.ownership = Ownership::exclusive;
+    strong.strength = 5;
+    auto first = a.writer(keyed, strong), second = a.writer(keyed, weak);
+    const auto reader = b.reader(keyed, weak);
+    REQUIRE(left(*reader, 2));
+    for (WriterPort* each : {first.get(), second.get()}) REQUIRE(matched(*each, *reader));
+    write(*first, 7, 1), write(*second, 7, 2);
+    REQUIRE(takes(*reader, 1));
+    first.reset();
+    REQUIRE(left(*reader, 1));
+    seen.clear();
+    take(*reader, seen);
+    CHECK(seen.empty());
+    second.reset();
+    REQUIRE(takes(*reader, 1));
+    CHECK(is_end(0, 7));
+  }
+  SUBCASE("a writer whose liveliness is lost") {
+    Qos qos;
+    qos.liveliness = Liveliness::manual_by_topic;
+    qos.lease_s = 0.3;
+    const auto writer = a.writer(keyed, qos);
+    const auto reader = b.reader(keyed, qos);
+    REQUIRE(matched(*writer, *reader));
+    write(*writer, 7, 1);
+    REQUIRE(takes(*reader, 2));
+    CHECK(seen[0].info.has_data);
+    CHECK(is_end(1, 7));
+    CHECK(reader->status().matched == 1);
+    write(*writer, 7, 2);
+    REQUIRE(takes(*reader, 1));
+    CHECK(seen[0].info.state == InstanceState::alive);
+    CHECK(seen[0].value() == 2);
+  }
+}
+
 TEST_CASE("fastdds: a waiter returns for samples, for wake() and for its deadline, and for nothing else") {
   if (!is_there()) return;
   for (const TypePtr& type : {plain, keyed}) {

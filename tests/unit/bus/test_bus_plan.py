@@ -127,6 +127,7 @@ class TestCases:
     def test_a_title_tells_all_that_makes_the_case(self):
         assert Case("fanout", 64, 8).title == "fanout, 8 subscribers, 64 B"
         assert Case("discovery", entities=1).title == "discovery, 1 participant"
+        assert Case("latency", 8, entities=3).title == "latency, 3 others, 8 B"  # a stranger's dataset
         titles = [
             cases_of(("discovery",), Wanted(participants=(8,), all_to_all=all_))[0].title
             for all_ in (False, True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from probe_runs import made, near, planned, summary_of, values_of
+from probe_runs import made, near, planned, sealed, summary_of, values_of
 
 from sonde.bus import verdict
 from sonde.bus.plan import Case, read_variant, variant_of
@@ -352,6 +352,14 @@ class TestOutput:
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level, epochs=2, code=0))
         assert not verdict.sound(summary)
         assert "none of 6 cells converged" in verdict.sentence(summary)
+
+    @pytest.mark.parametrize(("code", "good"), [(1, True), (0, False)])
+    def test_a_run_of_which_nothing_converged_asks_for_a_second_look(self, tmp_path, code, good):
+        from sonde.bus.cli_run import told_of
+
+        outcome = told_of(sealed(tmp_path, self.PLAN, made(self.PLAN, self.level, code=code)).path, "show")
+        assert ("converged" in outcome.verdict) is not good
+        assert outcome.sound is good
 
     def test_a_drift_is_warned_of(self, tmp_path):
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level, code=3))

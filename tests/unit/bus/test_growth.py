@@ -119,4 +119,10 @@ class TestTold:
     def test_nothing(self):
         assert told_of([], [], 3) is None
         assert told_of([1], [(float("nan"),) * 3], 3) is None
-        assert told_of([4], [(7, 6, 8)], 3).beyond
+
+    @pytest.mark.parametrize("at", [3, 96])
+    def test_one_number_says_nothing_of_another(self, at):
+        found = told_of([4], [(7, 6, 8)], at)
+        assert found.beyond
+        assert np.isnan(found.value)
+        assert found.measured == (4,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from probe_runs import near, planned, values_of
+from probe_runs import made, near, planned, sealed, values_of
 
 from sonde.bus import model, verdict
 from sonde.bus.model import Need, advise, best_discovery
@@ -159,7 +159,12 @@ class TestFanoutOfManyAlone:
         assert best.latency_s == pytest.approx(90e-6 * 6 / 8, rel=0.01)
         assert math.isfinite(best.latency_ends[1])
 
-    @pytest.mark.parametrize("many", [(8,), (4, 8), (1, 8)])
+    def test_one_number_beyond_which_nothing_is_known(self, tmp_path):
+        found = advise(self.told(tmp_path, 8), Need(1, 32, 64, True))
+        assert [advice.too_few for advice in found] == [["fan-out was measured at 8 subscribers alone"]] * 2
+        assert all(math.isnan(advice.latency_s) for advice in found)
+
+    @pytest.mark.parametrize("many", [(4, 8), (1, 8)])
     def test_beyond_them_there_is_no_interval(self, tmp_path, many):
         best = advise(self.told(tmp_path, *many), Need(1, 32, 64, True))[0]
         assert "32 subscribers are outside what was measured" in " ".join(best.outside)
@@ -291,6 +296,124 @@ class TestDiscoveryOfAnother:
         assert not [one for one in verdict.lessons(told) if one["code"] == "bus.discovery_kinds"]
         assert self.advice(told, "cyclonedds/udp4").discovery.kind == "simple"
         assert self.advice(told, "listed").discovery.kind == "peers"
+
+
+class TestTooFewNumbers:
+    """What was measured at one number alone says nothing of another: it has no rank, and the answer says so."""
+
+    PEERS = variant_of("fastdds", "udp4", "peers")
+
+    def run(self, tmp_path, cases, *variants, epochs=12, without=()):
+        def level(variant, case, epoch, rng):
+            number = case.entities if case.test == "discovery" else case.size
+            if (variant.name, case.test, number) in without:
+                return {}
+            if case.test == "discovery":
+                n = case.entities
+                return {"datagrams": near(rng, 14.4 * n * n if variant.discovery == "simple" else 80 * n, 1)}
+            one = ONE_WAY.get(variant, 30e-6)
+            if case.test == "latency":
+                return {"one_way": near(rng, one), "publish": near(rng, one / 4)}
+            return {"last": near(rng, one * case.subscribers, 3), "publish": near(rng, one / 4, 3)}
+
+        return values_of(tmp_path, planned(cases, *variants), level, epochs)
+
+    def discovery(self, *simple, peers=(8, 16)):
+        cases = [Case("latency", 64)]
+        numbers = sorted({*simple, *peers})
+        cases += [Case("discovery", entities=n, treatment="star") for n in numbers]
+        without = {(FAST.name, "discovery", n) for n in numbers if n not in simple}
+        return cases, without | {(self.PEERS.name, "discovery", n) for n in numbers if n not in peers}
+
+    def test_a_kind_of_discovery_with_one_number_is_not_chosen(self, tmp_path):
+        cases, without = self.discovery(16)
+        run = self.run(tmp_path, cases, FAST, self.PEERS, without=without)
+        best = advise(run, Need(96, 1, 64, True))[0]
+        assert best.discovery.kind == ""
+        (text,) = best.outside
+        assert "which discovery suits 96 participants is not known" in text
+        assert "simple discovery was measured at 16 alone" in text
+        assert not best.too_few  # its latency is known
+        # With two numbers of each kind there is an answer.
+        (tmp_path / "two").mkdir()
+        cases, without = self.discovery(8, 16)
+        run = self.run(tmp_path / "two", cases, FAST, self.PEERS, without=without)
+        assert advise(run, Need(96, 1, 64, True))[0].discovery.kind == "peers"
+        # At the number that was measured one is enough.
+        assert advise(run, Need(16, 1, 64, True))[0].discovery.kind == "peers"
+
+    def test_a_size_beside_the_only_one(self, tmp_path):
+        run = self.run(tmp_path, [Case("latency", 64)], CYCLONE, FAST)
+        found = advise(run, Need(1, 1, 1024, True))
+        assert [advice.too_few for advice in found] == [["latency was measured at 64 B alone"]] * 2
+        assert not any(advice.because for advice in found)
+
+    def test_one_subscriber_alone(self, tmp_path):
+        run = self.run(tmp_path, [Case("latency", 64), Case("fanout", 64, 1)], CYCLONE)
+        (only,) = advise(run, Need(1, 8, 64, True))
+        assert only.too_few == ["fan-out was measured at 1 subscribers alone"]
+        assert math.isnan(only.latency_s)
+
+    def test_fewer_bursts_than_an_interval_takes(self, tmp_path):
+        run = self.run(tmp_path, [Case("latency", 64)], CYCLONE, FAST, epochs=2)
+        found = advise(run, Need(1, 1, 64, True))
+        assert [advice.too_few for advice in found] == [
+            ["it was measured in 2 bursts: an interval takes 6"]
+        ] * 2
+
+    def test_those_that_are_known_come_first(self, tmp_path):
+        cases = [Case("latency", 64), Case("latency", 4096)]
+        without = {(SHM.name, "latency", 4096)}
+        run = self.run(tmp_path, cases, SHM, CYCLONE, FAST, without=without)
+        assert ways(advise(run, Need(1, 1, 64, True)))[0] == "fastdds/shm"
+        found = advise(run, Need(1, 1, 1024, True))
+        assert ways(found) == ["cyclonedds/udp4", "fastdds/udp4", "fastdds/shm"]
+        assert [bool(advice.too_few) for advice in found] == [False, False, True]
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        cases = [Case("latency", 64), Case("latency", 4096)]
+        plan = planned(cases, CYCLONE, FAST, SHM)
+
+        def some(variant, case, epoch, rng):
+            if variant == SHM and case.size == 4096:
+                return {}
+            return {"one_way": near(rng, ONE_WAY[variant]), "publish": near(rng, 5e-6)}
+
+        return sealed(tmp_path, plan, made(plan, some)).path
+
+    def test_the_command_says_what_is_missing_instead_of_a_rank(self, path):
+        from sonde.bus.cli_advise import advise as command
+
+        def typed(**more):
+            options = [word for name, value in more.items() for word in (f"--{name}", str(value))]
+            return command.main(["--local", "--from", str(path), *options], standalone_mode=False)
+
+        known = typed()
+        assert known.verdict.startswith("Best for 1 subscriber of 64 B on one host: fastdds/shm")
+        assert known.sound
+        assert [one["rank"] for one in known.values["advice"]] == [1, 2, 3]
+
+        partly = typed(size=1024)
+        assert partly.verdict.startswith("Best for 1 subscriber of 1 KiB on one host: cyclonedds/udp4")
+        assert not partly.sound
+        assert [(one["variant"], one["rank"]) for one in partly.values["advice"]] == [
+            ("cyclonedds/udp4", 1),
+            ("fastdds/udp4", 2),
+            ("fastdds/shm", None),
+        ]
+        assert partly.values["advice"][2]["latency_s"] is None
+        assert partly.tables[0].rows[2][0] == "–"
+        assert [w.code for w in partly.warnings] == ["bus.too_few"]
+        assert "sonde bus run latency --sizes 1024 -o bus.nc" in partly.warnings[0].hint
+
+        none = typed(subscribers=8)
+        assert none.verdict.startswith("Too few numbers to say which of 3 ways suits 8 subscribers of 64 B")
+        assert not none.sound
+        assert {one["rank"] for one in none.values["advice"]} == {None}
+        assert none.tables[0].title == "Measured, not ranked"
+        (warning,) = (w for w in none.warnings if w.code == "bus.too_few")
+        assert "bus run latency fanout --sizes 64 --subscribers 1,8 -o bus.nc" in warning.hint
 
 
 def test_what_holds_of_all_advice_is_told_once_and_of_some_by_a_letter(told):

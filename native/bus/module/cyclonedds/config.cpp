@@ -171,7 +171,7 @@ Result<std::vector<std::pair<std::string, std::string>>> security_properties(con
   for (const auto& [name, path] : files) {
     if (::access(path->c_str(), R_OK) != 0)
       return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read",
-                   "sonde bus keys makes all six files"};
+                   "'sonde bus keys add' makes all six files"};
     out.emplace_back(name, "file:" + *path);
   }
   const std::string folder = plugin_folder();

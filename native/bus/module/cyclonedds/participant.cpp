@@ -1106,7 +1106,7 @@ Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile
   Entity participant(dds_create_participant(profile.domain, qos.get(), nullptr));
   if (!participant)
     return failed("a participant of domain " + std::to_string(profile.domain) + " could not be made", *participant,
-                  profile.security ? "look at the files of <security>: sonde bus keys makes them" : "");
+                  profile.security ? "look at the files of <security>: 'sonde bus keys add' makes them" : "");
   return std::unique_ptr<ParticipantPort>(
       new ParticipantOf(std::move(*domain), std::move(participant), profile.spin_s));
 }

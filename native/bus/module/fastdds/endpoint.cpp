@@ -58,12 +58,14 @@ Guid guid_of(const rtps::InstanceHandle_t& handle) {
 
 // ---- Matches
 
-void Matches::changed(std::int32_t change, std::int32_t now, const rtps::InstanceHandle_t& last) {
+Matches::Change Matches::changed(std::int32_t now, const Guid& last) {
   const std::lock_guard lock(mutex_);
+  const std::int32_t before = count_.exchange(now);
+  const auto at = std::find(guids_.begin(), guids_.end(), last);
+  if (now > before && at == guids_.end()) guids_.push_back(last);
+  if (now < before && at != guids_.end()) guids_.erase(at);
   if (now == 0) guids_.clear();
-  if (change <= 0) return;
-  const Guid guid = guid_of(last);
-  if (std::find(guids_.begin(), guids_.end(), guid) == guids_.end()) guids_.push_back(guid);
+  return now > before ? Change::came : now < before ? Change::went : Change::none;
 }
 
 std::vector<Guid> Matches::list(const Known& known) {
@@ -125,7 +127,9 @@ Writer::~Writer() {
       const_cast<dds::DomainParticipant*>(publisher_->get_participant())->delete_publisher(publisher_);
     }
     release_();
-  } catch (...) {}
+  } catch (...) {
+    return;
+  }
 }
 
 Guid Writer::guid() const { return guid_of(writer_->guid()); }
@@ -210,7 +214,9 @@ bool Writer::wait_acknowledged(Deadline deadline) {
 void Writer::assert_liveliness() {
   try {
     writer_->assert_liveliness();
-  } catch (...) {}
+  } catch (...) {
+    return;
+  }
 }
 
 Status Writer::status() {
@@ -242,19 +248,22 @@ std::vector<Guid> Writer::matched() {
 
 void Writer::on_publication_matched(dds::DataWriter*, const dds::PublicationMatchedStatus& status) {
   try {
-    matches_.changed(status.current_count_change, status.current_count, status.last_subscription_handle);
-  } catch (const std::bad_alloc&) {}
+    matches_.changed(status.current_count, guid_of(status.last_subscription_handle));
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 // ---- Reader
 
-Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound,
+Reader::Reader(const TypePtr& type, bool hashed_keys, bool exclusive, Matches::Known known, Matches::Known sound,
                std::function<void()> release)
     : known_(std::move(known)),
       sound_(std::move(sound)),
       release_(std::move(release)),
       keyed_(has_key(*type)),
-      keys_(type, hashed_keys) {
+      keys_(type, hashed_keys),
+      instances_(type, exclusive) {
   sample_.holds = true;
 }
 
@@ -262,11 +271,14 @@ Result<std::unique_ptr<Reader>> Reader::make(dds::DomainParticipant& participant
                                              const TypePtr& type, bool hashed_keys, const ReaderPlan& plan,
                                              Matches::Known known, Matches::Known sound,
                                              std::function<void()> release) {
-  std::unique_ptr<Reader> made(new Reader(type, hashed_keys, std::move(known), std::move(sound), std::move(release)));
+  const bool exclusive = plan.reader.ownership().kind == dds::EXCLUSIVE_OWNERSHIP_QOS;
+  std::unique_ptr<Reader> made(
+      new Reader(type, hashed_keys, exclusive, std::move(known), std::move(sound), std::move(release)));
   made->participant_ = &participant;
   made->subscriber_ = participant.create_subscriber(plan.subscriber, nullptr, dds::StatusMask::none());
   if (made->subscriber_) {
-    const auto mask = dds::StatusMask::data_available() << dds::StatusMask::subscription_matched();
+    const auto mask = dds::StatusMask::data_available()
+                      << dds::StatusMask::subscription_matched() << dds::StatusMask::liveliness_changed();
     made->reader_ = made->subscriber_->create_datareader(&topic, plan.reader, made.get(), mask);
   }
   if (!made->reader_) return refused("a reader", topic.get_name());
@@ -280,7 +292,9 @@ Reader::~Reader() {
       participant_->delete_subscriber(subscriber_);
     }
     release_();
-  } catch (...) {}
+  } catch (...) {
+    return;
+  }
 }
 
 Guid Reader::guid() const { return guid_of(reader_->guid()); }
@@ -309,7 +323,7 @@ bool Reader::next(Held& into) {
 /// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still
 /// write. Fast DDS tells an instance's state as it is now: as it was then is told by the next sample that counts one
 /// more disposal.
-void Reader::tell_ends(std::deque<Held>& all) const {
+void Reader::tell_ends(std::deque<Held>& all) {
   const Held* next = nullptr;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     Held& of = *at;
@@ -321,10 +335,15 @@ void Reader::tell_ends(std::deque<Held>& all) const {
           ended ? next->disposals == of.disposals : of.now == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE;
       if (orphaned) of.info.state = InstanceState::no_writers;
       // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
-      if (!goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE))
-        of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
+      of.ends = !goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE);
+      if (of.ends) of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
     }
     if (!next || of.info.has_data) next = &of;
+  }
+  for (const Held& of : all) {
+    if (of.info.has_data) instances_.wrote(of.handle, of.info.writer, of.payload, of.now == dds::ALIVE_INSTANCE_STATE);
+    else if (of.ends) instances_.ended(of.handle);
+    else instances_.gave_up(of.handle, of.info.writer);
   }
   std::erase_if(all, [](const Held& of) { return !of.info.has_data && of.payload.empty(); });
 }
@@ -333,6 +352,7 @@ void Reader::tell_ends(std::deque<Held>& all) const {
 /// was lost or had no place arrives after the writer's next ones, and is given before them all the same.
 void Reader::fetch() {
   arrived_.store(false);
+  instances_.begin();
   for (Held one; next(one); one = {}) fetched_.push_back(std::move(one));
   tell_ends(fetched_);
   const auto by_writer = [](const Held& of) { return std::tie(of.info.writer, of.sequence); };
@@ -346,6 +366,13 @@ void Reader::fetch() {
   }
   std::stable_sort(fetched_.begin(), fetched_.end(),
                    [](const Held& a, const Held& b) { return a.arrived_ns < b.arrived_ns; });
+  rtps::Time_t now;
+  rtps::Time_t::now(now);
+  for (auto& end : instances_.ends(matches_.count(), known_)) {
+    Held& held = fetched_.emplace_back();
+    held.info = {end.writer, 0, now.to_ns(), InstanceState::no_writers, false};
+    held.payload = std::move(end.payload);
+  }
   left_.store(fetched_.size());
 }
 
@@ -378,7 +405,7 @@ std::size_t Reader::take(std::size_t most, const Taker& taker) {
 }
 
 bool Reader::has_samples() {
-  if (left_.load()) return true;
+  if (left_.load() || (keyed_ && instances_.has_ends(matches_.count()))) return true;
   if (!arrived_.exchange(false)) return false;
   dds::SampleInfo info;
   if (reader_->get_first_untaken_info(&info) != Code::RETCODE_OK) return false;
@@ -399,16 +426,43 @@ void Reader::unhang(const std::shared_ptr<Bell>& bell) {
   if (const auto at = std::find(bells_.begin(), bells_.end(), bell); at != bells_.end()) bells_.erase(at);
 }
 
-void Reader::on_data_available(dds::DataReader*) {
-  arrived_.store(true);
+void Reader::ring() {
   const std::lock_guard lock(bells_mutex_);
   for (const auto& bell : bells_) bell->ring();
 }
 
+void Reader::on_data_available(dds::DataReader*) {
+  arrived_.store(true);
+  ring();
+}
+
+void Reader::writer_left(const Guid& writer) {
+  if (!keyed_) return;
+  try {
+    instances_.left(writer);
+    ring();
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+/// Fast DDS takes a writer whose liveliness is lost out of its instances, as it does one that is gone.
+void Reader::on_liveliness_changed(dds::DataReader*, const dds::LivelinessChangedStatus& status) {
+  const Guid writer = guid_of(status.last_publication_handle);
+  const std::int32_t before = lapsed_.exchange(status.not_alive_count);
+  if (status.not_alive_count > before) writer_left(writer);
+  else if (status.not_alive_count < before && keyed_) instances_.returned(writer);
+}
+
 void Reader::on_subscription_matched(dds::DataReader*, const dds::SubscriptionMatchedStatus& status) {
   try {
-    matches_.changed(status.current_count_change, status.current_count, status.last_publication_handle);
-  } catch (const std::bad_alloc&) {}
+    const Guid writer = guid_of(status.last_publication_handle);
+    const Matches::Change change = matches_.changed(status.current_count, writer);
+    if (change == Matches::Change::went) writer_left(writer);
+    if (change == Matches::Change::came && keyed_) instances_.returned(writer);
+  } catch (const std::bad_alloc&) {
+    ring();
+  }
   const std::lock_guard lock(match_mutex_);
   if (tell_match_) tell_match_();
 }

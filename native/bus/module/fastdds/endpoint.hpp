@@ -22,6 +22,7 @@
 
 #include "bus/bell.hpp"
 #include "bus/implementation.hpp"
+#include "bus/module/fastdds/instances.hpp"
 #include "bus/module/fastdds/sample.hpp"
 #include "bus/module/fastdds/translate.hpp"
 
@@ -30,18 +31,21 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// Who is matched with an endpoint. Fast DDS tells of the newest alone when one comes, and nobody when one goes.
-/// Any-thread.
+/// Who is matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by: it
+/// begins anew whenever somebody asks for the status. Any-thread.
 class Matches {
  public:
   using Known = std::function<bool(const Guid&)>;
-  void changed(std::int32_t change, std::int32_t now, const rtps::InstanceHandle_t& last);
+  enum class Change : std::uint8_t { none, came, went };
+  Change changed(std::int32_t now, const Guid& last);
   /// Those that came and that `known` still knows.
   std::vector<Guid> list(const Known& known);
+  std::int32_t count() const { return count_.load(); }
 
  private:
   std::mutex mutex_;
   std::vector<Guid> guids_;
+  std::atomic<std::int32_t> count_{0};
 };
 
 /// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or
@@ -117,6 +121,8 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   std::vector<Guid> matched() override;
   bool on_match(std::function<void()> tell) override;
 
+  /// A writer of another participant is gone, whether it was matched or not. By Fast DDS's threads.
+  void writer_left(const Guid& writer);
   const dds::DomainParticipant* participant() const { return participant_; }
   /// Whether take() would find something now.
   bool has_samples();
@@ -131,15 +137,18 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
     rtps::InstanceHandle_t handle;
     dds::InstanceStateKind now = dds::ALIVE_INSTANCE_STATE;  ///< of the instance, as it was taken
     std::int32_t disposals = 0, orphanings = 0;              ///< of the instance, as it came
+    bool ends = false;                                       ///< without data: the instance, for all that write it
   };
-  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound,
+  Reader(const TypePtr& type, bool hashed_keys, bool exclusive, Matches::Known known, Matches::Known sound,
          std::function<void()> release);
   void on_data_available(dds::DataReader* reader) override;
+  void on_liveliness_changed(dds::DataReader* reader, const dds::LivelinessChangedStatus& status) override;
   void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
   /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: there is none.
   bool next(Held& into);
-  void tell_ends(std::deque<Held>& all) const;
+  void tell_ends(std::deque<Held>& all);
   void fetch();
+  void ring();
 
   Matches::Known known_, sound_;
   std::function<void()> release_;
@@ -149,6 +158,8 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   dds::DataReader* reader_ = nullptr;
   const bool keyed_;
   Keys keys_;
+  Instances instances_;
+  std::atomic<std::int32_t> lapsed_{0};  ///< writers whose liveliness is lost now
   Sample sample_;
   std::deque<Held> fetched_;          ///< of keyed topics
   std::atomic<std::size_t> left_{0};  ///< in fetched_

@@ -11,12 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -63,6 +65,16 @@ class Directory final : public dds::DomainParticipantListener {
     const std::lock_guard lock(mutex_);
     return ours_.contains(prefix_of(guid));
   }
+  /// `left` is called with each writer of another participant that goes, by Fast DDS's threads, until unwatch() has
+  /// returned. Fast DDS's status of matches names a writer that goes, too, but two that go at once share that status.
+  void watch(std::uint64_t number, std::function<void(const Guid&)> left) {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers_[number] = std::move(left);
+  }
+  void unwatch(std::uint64_t number) {
+    const std::lock_guard lock(watchers_mutex_);
+    watchers_.erase(number);
+  }
 
  private:
   static constexpr std::size_t most_remembered = 4096;
@@ -98,7 +110,9 @@ class Directory final : public dds::DomainParticipantListener {
         if (name == "__Pid" || name == "fastdds.physical_data.process")
           std::from_chars(value.data(), value.data() + value.size(), participant.pid);
       }
-    } catch (...) {}
+    } catch (...) {
+      return;
+    }
   }
 
   template <typename Info> void note(dds::DomainParticipant* self, const Info& info, bool gone, bool writes) {
@@ -128,10 +142,17 @@ class Directory final : public dds::DomainParticipantListener {
       if (read_announcement(endpoint.user_data).fingerprint.empty()) return;
       if (ours_.size() >= most_remembered) ours_.clear();
       ours_.insert(prefix_of(guid));
-    } catch (...) {}
+    } catch (...) {
+      return;
+    }
   }
   void on_publisher_discovery(dds::DomainParticipant* self, rtps::WriterDiscoveryInfo&& info) override {
-    note(self, info.info, info.status == rtps::WriterDiscoveryInfo::REMOVED_WRITER, true);
+    const bool gone = info.status == rtps::WriterDiscoveryInfo::REMOVED_WRITER;
+    note(self, info.info, gone, true);
+    if (!gone) return;
+    const Guid guid = guid_of(info.info.guid());
+    const std::lock_guard lock(watchers_mutex_);
+    for (const auto& [number, left] : watchers_) left(guid);
   }
   void on_subscriber_discovery(dds::DomainParticipant* self, rtps::ReaderDiscoveryInfo&& info) override {
     note(self, info.info, info.status == rtps::ReaderDiscoveryInfo::REMOVED_READER, false);
@@ -141,6 +162,8 @@ class Directory final : public dds::DomainParticipantListener {
   std::map<Guid, Participant> participants_;
   std::map<Guid, Endpoint> endpoints_;
   std::set<std::array<std::byte, 12>> ours_;  ///< participants, also those that have gone
+  std::mutex watchers_mutex_;
+  std::map<std::uint64_t, std::function<void(const Guid&)>> watchers_;
 };
 
 /// A participant's number in its process, from which its ports follow: the least that is free, again after others have
@@ -222,7 +245,9 @@ class FastParticipant final : public ParticipantPort {
     try {
       participant_->delete_contained_entities();
       factory_->delete_participant(participant_);
-    } catch (...) {}
+    } catch (...) {
+      return;
+    }
   }
 
   Guid guid() const override { return guid_of(participant_->guid()); }
@@ -250,9 +275,14 @@ class FastParticipant final : public ParticipantPort {
       if (!plan) return plan.error();
       auto held = hold(topic, type);
       if (!held) return held.error();
-      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), sound(),
-                               [this, topic] { release(topic); });
+      const std::uint64_t number = readers_++;
+      auto made =
+          Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), sound(), [this, topic, number] {
+            directory_.unwatch(number);
+            release(topic);
+          });
       if (!made) return made.error();
+      directory_.watch(number, [reader = made->get()](const Guid& guid) { reader->writer_left(guid); });
       return std::unique_ptr<ReaderPort>(std::move(*made));
     } catch (...) {
       return Error{"bus.open", "a reader of the topic " + topic + " could not be made: " + text_of_exception(), {}};
@@ -357,6 +387,7 @@ class FastParticipant final : public ParticipantPort {
   std::unique_ptr<GroupLock> group_;  ///< of shared memory; the last to go
   std::shared_ptr<dds::DomainParticipantFactory> factory_;
   Directory directory_;
+  std::atomic<std::uint64_t> readers_{0};  ///< that were opened
   dds::DomainParticipant* participant_ = nullptr;
   std::uint16_t port_ = 0;
   bool hashed_keys_ = false;

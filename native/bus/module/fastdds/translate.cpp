@@ -290,7 +290,7 @@ Result<void> add_security(const Security& security, dds::DomainParticipantQos& q
   for (const auto& [name, path] : files) {
     if (access(path->c_str(), R_OK) != 0)
       return Error{"bus.open", "the security file '" + *path + "' (" + name + ") cannot be read",
-                   "sonde bus keys makes all six files"};
+                   "'sonde bus keys add' makes all six files"};
     properties.emplace_back(name, "file://" + *path);
   }
   return {};
