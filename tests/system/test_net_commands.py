@@ -214,7 +214,7 @@ def table_rows(out: str) -> list[int]:
     return [sum(not line.lstrip().startswith(NOTES) for line in block.splitlines()) for block in blocks]
 
 
-NOTES = ("ratio:", "n, error:", "converged:", "left out:", "detectable:", "A: ", "B: ")
+NOTES = ("ratio:", "n, error:", "run:", "converged:", "left out:", "detectable:", "A: ", "B: ")
 
 
 class TestTables:

@@ -97,7 +97,7 @@ def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
     order = len(used)
     cell_class = np.array([np.bincount(label[cell == c]).argmax() for c in range(len(centres))], int)
     merge, leaf, leaf_class = _drawn(tree, cell_class, cell, pairs)
-    centre = np.array([np.exp(np.nanmedian(pairs.log_latency[label == k], axis=0)) for k in range(order)])
+    centre = np.array([np.exp(_medians(pairs.log_latency[label == k])) for k in range(order)])
     spread = np.array([_spread(profile[label == k]) for k in range(order)])
     level, share = _levels_of(label, pairs, order)
     agreement, p = topology_agreement(label, pairs, seed)
@@ -479,6 +479,14 @@ def _labels(
         label[distance < nearest] = rank
         nearest = np.minimum(nearest, distance)
     return label, len(groups)
+
+
+def _medians(y: np.ndarray) -> np.ndarray:
+    """Of each column of (links, sizes); NaN where no link of a class has that size."""
+    out = np.full(y.shape[1], np.nan)
+    known = np.isfinite(y).any(axis=0)
+    out[known] = np.nanmedian(y[:, known], axis=0)
+    return out
 
 
 def _spread(profile: np.ndarray) -> float:

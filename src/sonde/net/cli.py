@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,7 +337,7 @@ def _dry(request: Request) -> Outcome:
         "rule": plan.rule,
         "mpi": str(request.start.mpi),
         "dataset": str(request.out),
-        "command": shlex.join(line),
+        "command": typed(*line),
     }
     rows = [(name.replace("_", " "), str(value)) for name, value in facts.items() if name != "command"]
     return Outcome.dry_run("net", "run", [rows], [line], facts, plan.warnings())
@@ -403,11 +402,11 @@ def check(
     import sonde
     from sonde.core import dataset
     from sonde.core.drain import drain_lines, drain_words
-    from sonde.net import limits
+    from sonde.net import limits, verdict
     from sonde.net.figures import summary_of
 
     outcome = _outcome("check", [file])
-    outcome.tables = []
+    outcome.tables = [table for table in outcome.tables if table.title == verdict.RHYTHM_TITLE]
     asked = limits.Limits(max_median_s, size_b, max_ratio, min_converged, slow_links)
     result = None
     with sonde.open(file) as tree:
@@ -420,11 +419,19 @@ def check(
                     summary_of(base).load(), summary, (str(against), str(file)), matters, machine
                 )
             found += result.findings
-            outcome.tables = [result.table]
+            outcome.tables.insert(0, result.table)
             outcome.values["detectable"] = result.values()["detectable"]
     if slow_links and (told := limits.single_link(summary)):
         outcome.warnings.append(told)
     outcome.hold(found, file)
+    if result is None:
+        detectable = float(summary.attrs.get("detectable_slowdown", "nan"))
+        if slow_links and detectable == detectable:
+            outcome.values["detectable"] = detectable
+            if not found:
+                outcome.verdict += f"; a link {detectable:.0%} slower would have been found"
+        if not outcome.sound:
+            outcome.verdict += f"; {verdict.doubt(summary)[:1].lower()}{verdict.doubt(summary)[1:]}"
     if result is not None:
         outcome.exit = result.exit(found)
         if result.blunt:
@@ -456,6 +463,10 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
     return result.outcome("net", "diff", b)
 
 
+def _share(value: float, digits: int) -> str:
+    return f"{value:.{digits}%}" if value == value else "–"
+
+
 @group.command()
 @common("seed")
 @FILES
@@ -481,14 +492,16 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     """
     import sonde
     from sonde.core.rules import check_rule, rules
-    from sonde.net.replay import replay_all
+    from sonde.core.units import format_duration
+    from sonde.net.replay import RuleResult, best, replay_all
+    from sonde.net.replay import verdict as verdict_of
 
     specs = [r.name for r in rules()] if "all" in rules_ else list(dict.fromkeys(rules_))
     for spec in specs:
         check_rule(spec)
     outcome = Outcome("net", "replay", schema="net/1", dataset=str(files[0]))
-    told: list[dict[str, Any]] = []
-    for file in files:
+    found: dict[str, list[RuleResult]] = {}
+    for file in dict.fromkeys(files):
         with sonde.open(file) as tree:
             if "raw" not in tree.children or "latency" not in tree["raw"].data_vars:
                 raise DataError(
@@ -496,43 +509,45 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
                     f"{file} holds no single samples, only their summary",
                     "measure with --raw",
                 )
-            results = replay_all(tree["raw"].to_dataset(), specs, cap=cap, seed=1 if seed is None else seed)
+            results = replay_all(
+                tree["raw"].to_dataset(),
+                specs,
+                cap=cap,
+                seed=1 if seed is None else seed,
+                alone=len(str(tree.attrs.get("modes", "")).split()) <= 1,
+            )
         rows = [
             (
                 r.rule,
                 f"{r.n:.0f}",
-                f"{r.error:.2%}",
-                f"{r.error_p95:.2%}",
-                f"{r.coverage:.0%}",
-                f"{r.time_saved:.0%}",
+                *(
+                    _share(value, digits)
+                    for value, digits in ((r.error, 2), (r.error_p95, 2), (r.coverage, 0))
+                ),
+                f"{r.time_saved:.0%}" if r.wall_s is None else format_duration(r.wall_s),
                 str(r.decisions.get("converged", 0)),
             )
             for r in results
         ]
-        head = ("rule", "n", "error", "95 %", "covers", "saved", "converged")
+        whole = results[0].recorded_s
+        time, what = (
+            ("saved", "of the time in samples")
+            if whole is None
+            else ("run", "how long it would have taken, pauses and barriers included")
+        )
+        head = ("rule", "n", "error", "95 %", "covers", time, "converged")
         note = (
-            "n, error: median over cells, against the median of the whole series; converged: cells, the others "
-            "met a cap, a drift or the series' end"
+            "n, error: median over cells, against the median of the whole series\n"
+            f"{time}: {what}\nconverged: cells; the others met a cap, a drift or the series' end"
         )
-        outcome.tables.append(
-            Table(f"{file}: {results[0].cells} cells", head, rows, right=(1, 2, 3, 4, 5, 6), note=note)
-        )
-        told += [{"dataset": str(file), **r.as_json()} for r in results]
-    outcome.values["rules"] = told
-    # A rule that mostly ran to the end of the series, or gave up there, errs by nothing because it took everything.
-    stopped = [r for r in told if 2 * r["decisions"].get("converged", 0) >= sum(r["decisions"].values())]
-    if not stopped:
-        outcome.verdict = (
-            "no rule converges in most cells before the series ends: record longer to compare them"
-        )
-        return outcome
-    best = min(stopped, key=lambda row: (row["error"] > 0.01, row["n"]))
-    outcome.verdict = (
-        f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
-        if best["error"] <= 0.01
-        else f"no rule that stops keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples "
-        f"errs {best['error']:.1%}"
-    )
+        title = f"{file}: {results[0].cells} cells" + (f", {format_duration(whole)}" if whole else "")
+        outcome.tables.append(Table(title, head, rows, right=(1, 2, 3, 4, 5, 6), note=note))
+        found[str(file)] = results
+    outcome.values["rules"] = [{"dataset": name, **r.as_json()} for name, each in found.items() for r in each]
+    outcome.values["best"] = best(found)
+    outcome.verdict, outcome.sound = verdict_of(found)
+    if len(found) > 1:
+        outcome.lines = [f"{name}: {verdict_of({name: each})[0]}" for name, each in found.items()]
     return outcome
 
 
@@ -678,7 +693,8 @@ def _outcome(verb: str, paths: list[Path]) -> Outcome:
             outcome.complete &= bool(tree.attrs.get("complete", 1))
             outcome.sound &= verdict.sound(summary)
             outcome.findings += verdict.findings(summary, str(path))
-            outcome.warnings += [w for w in dataset.warnings_of(tree) if w not in outcome.warnings]
+            noted = [*dataset.warnings_of(tree), *verdict.warnings(summary)]
+            outcome.warnings += [w for w in noted if w not in outcome.warnings]
             outcome.tables += verdict.tables(summary)
             values = verdict.values(summary)
             values["stop_reason"] = str(tree.attrs.get("stop_reason", "unknown"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest, typed
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
 from sonde.core.owned_files import NewFile
@@ -213,9 +212,9 @@ def _is_clustbench(path: Path) -> bool:
         return True
     if head != _HDF5:
         return False
-    from sonde.core.netcdf import netCDF4
+    from sonde.core.netcdf import named, netCDF4
 
-    with suppress(OSError, RuntimeError), netCDF4.Dataset(str(path)) as nc:
+    with suppress(OSError, RuntimeError), named(path) as name, netCDF4.Dataset(name) as nc:
         return "schema" not in nc.ncattrs() and "data" in nc.variables
     return False
 
@@ -259,14 +258,14 @@ def _nothing_there(path: Path, names: list[str]) -> DataError:
 
 def _open(path: Path, stack: ExitStack) -> View:
     from sonde.core import dataset
-    from sonde.core.netcdf import netCDF4
+    from sonde.core.netcdf import named, netCDF4
     from sonde.net import clustbench
     from sonde.net.classic import check_whole
 
     with _told(path), path.open("rb") as stream:
         check_whole(stream, path.stat().st_size, path.name)
     try:
-        nc = stack.enter_context(netCDF4.Dataset(str(path)))
+        nc = stack.enter_context(netCDF4.Dataset(stack.enter_context(named(path))))
         dataset.check_claims(nc, path)
         return clustbench.look(nc, path.name)
     except (OSError, RuntimeError):
@@ -360,7 +359,7 @@ def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Wa
     _check_target(target, sources)
     summary, more = convert.joined_summary(imported)
     warnings = [*imported.warnings, *more]
-    attrs = {"command": shlex.join(["sonde", *sys.argv[1:]]), **imported.attrs}
+    attrs = {"command": typed("sonde", *sys.argv[1:]), **imported.attrs}
     write_dataset(target, imported.raw, summary, attrs, warnings=warnings)
     return warnings
 

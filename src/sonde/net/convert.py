@@ -261,7 +261,7 @@ def _coords(ranks: int, sizes: np.ndarray) -> dict[str, xr.Variable]:
 
 def _hostlist(hosts: Sequence[str]) -> str:
     try:
-        return hostlist.fold(dict.fromkeys(hosts))
+        return hostlist.listed(dict.fromkeys(hosts))
     except UsageError:  # names that no host has: as they are
         return ",".join(dict.fromkeys(hosts))
 

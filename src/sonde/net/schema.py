@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, count_of, index
+from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, Variable
-from sonde.core.status import ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
+from sonde.core.status import ENDED_EARLY, NOT_MEASURED, STATUS, UNDECIDED, status_flags
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,44 +43,55 @@ CHUNK_BYTES = 512 * 1024
 BATCH_BYTES = 48 * 1024 * 1024
 
 
-def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
-    return _of(CELL, units, long_name, dtype)
+def _cell(units: str, long_name: str, dtype: str = "<f8", allowed: Allowed | None = None) -> Described:
+    return _of(CELL, units, long_name, dtype, allowed)
 
 
 RAW: dict[str, Described] = {
-    "latency": Described(SERIES, "<f8", "s", "delay of one message"),
-    "epoch": Described(SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
+    "latency": Described(SERIES, "<f8", "s", "delay of one message", allowed=FINITE),
+    "epoch": Described(
+        SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none", allowed=NUMBERED
+    ),
     "t_start": Described(
         SERIES,
         "<f8",
         "s",
         "start of the measurement since the run began, by the clock of the rank that measured",
+        allowed=FINITE,
     ),
-    "n": Described(CELL, "<i4", "1", "samples kept"),
-    "status": Described(CELL, "|i1", "1", "how measuring a cell ended"),
+    "n": Described(CELL, "<i4", "1", "samples kept", allowed=count_of("sample")),
+    "status": Described(CELL, "|i1", "1", "how measuring a cell ended", allowed=STATUS),
     "host": Described(("rank",), "str", "", "host a rank ran on"),
-    "cpu": Described(("rank",), "<i4", "1", "hardware thread a rank ran on; -1 not known"),
-    "core": Described(("rank",), "<i4", "1", "core a rank ran on; -1 not known"),
-    "l3": Described(("rank",), "<i4", "1", "L3 cache a rank ran under; -1 not known"),
-    "numa": Described(("rank",), "<i4", "1", "NUMA node a rank ran on; -1 not known"),
-    "package": Described(("rank",), "<i4", "1", "processor package a rank ran on; -1 not known"),
-    "clock_offset": Described(("rank",), "<f8", "s", "clock of a rank minus clock of rank 0", required=False),
-    "clock_drift": Described(("rank",), "<f8", "s/s", "drift of that clock against rank 0", required=False),
-    "clock_error": Described(("rank",), "<f8", "s", "error of the clock offset", required=False),
+    "cpu": Described(("rank",), "<i4", "1", "hardware thread a rank ran on; -1 not known", allowed=NUMBERED),
+    "core": Described(("rank",), "<i4", "1", "core a rank ran on; -1 not known", allowed=NUMBERED),
+    "l3": Described(("rank",), "<i4", "1", "L3 cache a rank ran under; -1 not known", allowed=NUMBERED),
+    "numa": Described(("rank",), "<i4", "1", "NUMA node a rank ran on; -1 not known", allowed=NUMBERED),
+    "package": Described(
+        ("rank",), "<i4", "1", "processor package a rank ran on; -1 not known", allowed=NUMBERED
+    ),
+    "clock_offset": Described(
+        ("rank",), "<f8", "s", "clock of a rank minus clock of rank 0", required=False, allowed=FINITE
+    ),
+    "clock_drift": Described(
+        ("rank",), "<f8", "s/s", "drift of that clock against rank 0", required=False, allowed=FINITE
+    ),
+    "clock_error": Described(
+        ("rank",), "<f8", "s", "error of the clock offset", required=False, allowed=FINITE
+    ),
 }
 RANK_FACTS = ("cpu", "core", "l3", "numa", "package")
 CLOCK_FACTS = ("clock_offset", "clock_drift", "clock_error")
 
 SUMMARY: dict[str, Described] = {
-    "n": _cell("1", "samples", "<i4"),
-    "epochs": _cell("1", "epochs with samples", "<i4"),
+    "n": _cell("1", "samples", "<i4", allowed=COUNT),
+    "epochs": _cell("1", "epochs with samples", "<i4", allowed=COUNT),
     "ess": _cell("1", "effective sample size"),
     "mean": _cell("s", "mean"),
     "sd": _cell("s", "standard deviation, n - 1 in the denominator"),
     "min": _cell("s", "smallest delay"),
     "max": _cell("s", "largest delay"),
     "median": _cell("s", "median"),
-    "warmup": _cell("1", "samples left out of the median as warm-up", "<i4"),
+    "warmup": _cell("1", "samples left out of the median as warm-up", "<i4", allowed=COUNT),
     "median_low": _cell("s", "lower end of the 95 % interval of the median"),
     "median_high": _cell("s", "upper end of the 95 % interval of the median"),
     "q05": _cell("s", "5 % quantile"),
@@ -88,11 +100,13 @@ SUMMARY: dict[str, Described] = {
     "q95": _cell("s", "95 % quantile"),
     "q99": _cell("s", "99 % quantile"),
     "drift_p": _cell("1", "p of no drift"),
-    "status": _cell("1", "how measuring a cell ended", "|i1"),
+    "status": _cell("1", "how measuring a cell ended", "|i1", allowed=STATUS),
     "ratio": _cell("1", "median over what ranks and class explain"),
-    "class": _of(("src", "dst"), "1", "link class, 0 the fastest; -1 none", "<i8"),
+    "class": _of(
+        ("src", "dst"), "1", "link class, 0 the fastest; -1 none", "<i8", allowed=index("link_class", -1)
+    ),
     "class_expected": _of(("src", "dst"), "1", "link class that the other links of both ranks say", "<i8"),
-    "class_links": _of(("link_class",), "1", "links in a class", "<i8"),
+    "class_links": _of(("link_class",), "1", "links in a class", "<i8", allowed=COUNT),
     "class_median": _of(("link_class", "size"), "s", "median over links of a class"),
     "class_spread": _of(("link_class",), "1", "robust sd of log latency between its links"),
     "class_level": _of(("link_class",), "", "where most of its pairs are", "str"),
@@ -103,22 +117,26 @@ SUMMARY: dict[str, Described] = {
         "tree of links as scipy's linkage: left, right, height (log ratio), links",
     ),
     "leaf_name": _of(("leaf",), "", "links in a leaf of the tree", "str"),
-    "leaf_class": _of(("leaf",), "1", "class of a leaf", "<i8"),
+    "leaf_class": _of(("leaf",), "1", "class of a leaf", "<i8", allowed=index("link_class", -1)),
     "link_level": _of(("src", "dst"), "1", "false-discovery level of a slow link"),
     "link_subject": _of(("link",), "", "what is slow: link, rank or host", "str"),
-    "link_src": _of(("link",), "1", "sending rank, or the rank; -1 for a host", "<i8"),
-    "link_dst": _of(("link",), "1", "receiving rank, or the rank; -1 for a host", "<i8"),
+    "link_src": _of(
+        ("link",), "1", "sending rank, or the rank; -1 for a host", "<i8", allowed=index("src", -1)
+    ),
+    "link_dst": _of(
+        ("link",), "1", "receiving rank, or the rank; -1 for a host", "<i8", allowed=index("dst", -1)
+    ),
     "link_host": _of(("link",), "", "host", "str"),
-    "link_size_low": _of(("link",), "B", "smallest size at which it is slow", "<i8"),
-    "link_size_high": _of(("link",), "B", "largest size at which it is slow", "<i8"),
+    "link_size_low": _of(("link",), "B", "smallest size at which it is slow", "<i8", allowed=COUNT),
+    "link_size_high": _of(("link",), "B", "largest size at which it is slow", "<i8", allowed=COUNT),
     "link_ratio": _of(("link",), "1", "measured over expected"),
     "link_ratio_low": _of(("link",), "1", "lower end of its 95 % interval"),
     "link_ratio_high": _of(("link",), "1", "upper end of its 95 % interval"),
     "link_expected": _of(("link",), "s", "median expected over those sizes"),
     "link_p": _of(("link",), "1", "one-sided p"),
     "link_q": _of(("link",), "1", "p after false-discovery control"),
-    "link_slow": _of(("link",), "1", "how many links of the rank or host are slow", "<i8"),
-    "link_of": _of(("link",), "1", "how many links it has", "<i8"),
+    "link_slow": _of(("link",), "1", "how many links of the rank or host are slow", "<i8", allowed=COUNT),
+    "link_of": _of(("link",), "1", "how many links it has", "<i8", allowed=COUNT),
     "lognormal_shift": _cell("s", "shift of the fitted three-parameter lognormal"),
     "lognormal_mu": _cell("1", "mean of log((delay - shift) / 1 s)"),
     "lognormal_sigma": _cell("1", "standard deviation of log((delay - shift) / 1 s)"),
@@ -131,13 +149,19 @@ SUMMARY: dict[str, Described] = {
     "outlier_p": _cell("1", "p of outliers at random times"),
     "outlier_period": _cell("s", "period of recurring outliers; NaN where outlier_p > 0.01"),
     "outlier_samples": _cell("1", "the same in samples, where samples have no times"),
-    "regimes": _cell("1", "levels that the epoch medians take; 0 where not looked for", "<i4"),
+    "regimes": _cell("1", "levels that the epoch medians take; 0 where not looked for", "<i4", allowed=COUNT),
     "homogeneous_p": _cell("1", "p of epochs alike in level and spectrum"),
-    "jump_src": _of(("jump",), "1", "sender of the pair; -1 for a whole class", "<i8"),
-    "jump_dst": _of(("jump",), "1", "receiver of the pair; -1 for a whole class", "<i8"),
-    "jump_class": _of(("jump",), "1", "link class; -1 for a single pair", "<i8"),
-    "jump_size_low": _of(("jump",), "B", "largest size before it", "<i8"),
-    "jump_size_high": _of(("jump",), "B", "smallest size after it", "<i8"),
+    "jump_src": _of(
+        ("jump",), "1", "sender of the pair; -1 for a whole class", "<i8", allowed=index("src", -1)
+    ),
+    "jump_dst": _of(
+        ("jump",), "1", "receiver of the pair; -1 for a whole class", "<i8", allowed=index("dst", -1)
+    ),
+    "jump_class": _of(
+        ("jump",), "1", "link class; -1 for a single pair", "<i8", allowed=index("link_class", -1)
+    ),
+    "jump_size_low": _of(("jump",), "B", "largest size before it", "<i8", allowed=COUNT),
+    "jump_size_high": _of(("jump",), "B", "smallest size after it", "<i8", allowed=COUNT),
     "jump_height": _of(("jump",), "s", "delay above what the slope before would give"),
     "jump_ratio": _of(("jump",), "1", "the same as a ratio"),
     "jump_slope_before": _of(("jump",), "s/B", "slope of delay over size before it"),
@@ -158,6 +182,15 @@ SUMMARY: dict[str, Described] = {
     },
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+COORDINATES = {
+    "src": _of(("src",), "1", "sending rank", "<i4", COUNT),
+    "dst": _of(("dst",), "1", "receiving rank", "<i4", COUNT),
+    "rank": _of(("rank",), "1", "rank", "<i4", COUNT),
+    "size": _of(("size",), "B", "bytes of a message", "<i8", COUNT),
+}
+ATTRIBUTES = {**described.ROOT, "epoch_length": attribute("samples of a burst", COUNT)}
 
 
 @dataclass
@@ -331,6 +364,10 @@ class NetSchema:
 
         return analyse(raw, deadline)
 
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        return {"raw": RAW | COORDINATES, "summary": SUMMARY | COORDINATES, "": ATTRIBUTES}
+
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one. See `validate`."""
         return validate(tree)
@@ -389,6 +426,8 @@ def _root_attrs(plan: Mapping[str, Any], part: str) -> dict[str, Any]:
         if plan.get(name) is not None:
             value = plan[name]
             attrs[name] = int(value) if isinstance(value, bool) else value
+    if len(plan.get("modes", ())) > 1:  # their bursts took turns
+        attrs["modes"] = " ".join(plan["modes"])
     if part in plan.get("noise", {}):
         attrs |= {name: int(value) for name, value in plan["noise"][part].items()}
     return attrs

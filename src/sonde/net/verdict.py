@@ -12,8 +12,8 @@ from scipy.stats import false_discovery_control
 
 from sonde.core.errors import Finding, UsageError, Warning, typed
 from sonde.core.outcome import Table
-from sonde.core.status import status_counts
-from sonde.core.units import format_duration, format_size, parse_duration
+from sonde.core.status import mostly_converged, status_counts
+from sonde.core.units import format_duration, format_share, format_size, parse_duration
 from sonde.net.modes import modes
 from sonde.net.pairs import centre
 
@@ -60,6 +60,8 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "median_s": median,
         "slow_links": [f.evidence for f in findings(summary) if f.code == "net.slow_link"],
         "classes": class_rows(summary),
+        **rhythms(summary),
+        "jumps": jump_rows(summary),
     }
 
 
@@ -130,8 +132,7 @@ def sound(summary: xr.Dataset) -> bool:
 
 
 def _enough(summary: xr.Dataset) -> bool:
-    told = counts(summary)
-    return told["cells"] == 0 or 2 * told.get("converged", told["cells"]) >= told["cells"]
+    return mostly_converged(counts(summary))
 
 
 def doubt(summary: xr.Dataset) -> str:
@@ -309,10 +310,13 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         if found is not None and found.any():
             looked = int(np.isfinite(summary[f"{name}_p"].values).sum())
             text, period_s = _usual_period(summary, name, found)
+            first = rhythms(summary)[RHYTHMS[name]][0]
+            clearest = f"{first['src']}→{first['dst']} at {format_size(first['size'], exact=True)}"
             out.append(
                 Warning(
                     f"net.{name}",
-                    f"{int(found.sum())} of {looked} cells looked at show {what}, {text}",
+                    f"{int(found.sum())} of {looked} cells looked at show {what}, {text}; the clearest is "
+                    f"{clearest}, every {_period(first)}",
                     FAST_HINT if period_s < FAST_S else SLOW_HINT,
                 )
             )
@@ -375,6 +379,117 @@ def _events(summary: xr.Dataset) -> list[Warning]:
     ]
 
 
+RHYTHMS = {"cyclic": "cycles", "outlier": "periodic_outliers"}
+"""What is looked for in single delays, by the name of its variables: key of --json."""
+
+
+def rhythms(summary: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
+    """Cycles of delays and outliers at regular times, the clearest first, by the keys of RHYTHMS.
+
+    Of each: src, dst, size (B), p; period_s, or period_samples where samples have no times (else None); of outliers
+    share, of the samples.
+    """
+    out: dict[str, list[dict[str, Any]]] = {}
+    for name, key in RHYTHMS.items():
+        found = _discoveries(summary, f"{name}_p")
+        spots = [] if found is None else [tuple(map(int, spot)) for spot in np.argwhere(found)]
+
+        def at(variable: str, spot: tuple[int, ...]) -> float | None:
+            value = float(summary[variable].values[spot]) if variable in summary else np.nan
+            return value if np.isfinite(value) else None
+
+        out[key] = [
+            {
+                "src": spot[0],
+                "dst": spot[1],
+                "size": int(summary["size"].values[spot[2]]),
+                "period_s": at(f"{name}_period", spot),
+                "period_samples": at(f"{name}_samples", spot),
+                "p": at(f"{name}_p", spot),
+                **({"share": at("outlier_share", spot)} if name == "outlier" else {}),
+            }
+            for spot in sorted(spots, key=lambda spot: float(summary[f"{name}_p"].values[spot]))
+        ]
+    return out
+
+
+def _period(row: dict[str, Any]) -> str:
+    if row["period_s"] is not None:
+        return format_duration(row["period_s"])
+    return "– samples" if row["period_samples"] is None else f"{row['period_samples']:.3g} samples"
+
+
+def jump_rows(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """Message lengths at which delays change course, those of whole classes first.
+
+    Of each: src and dst, of a whole class None; link_class, of a pair None; size_low and size_high (B), the lengths
+    between which it is; height_s; ratio; share, of the class's pairs that show it; p.
+    """
+    if not summary.sizes.get("jump", 0):
+        return []
+    column = {name: summary[f"jump_{name}"].values for name in JUMP_COLUMNS if f"jump_{name}" in summary}
+
+    def number(name: str, k: int) -> float | None:
+        value = float(column[name][k]) if name in column else np.nan
+        return value if np.isfinite(value) else None
+
+    def index(name: str, k: int) -> int | None:
+        value = int(column[name][k]) if name in column else -1
+        return value if value >= 0 else None
+
+    rows = [
+        {
+            **{name: index(name, k) for name in ("src", "dst")},
+            "link_class": index("class", k),
+            **{name: index(name, k) for name in ("size_low", "size_high")},
+            "height_s": number("height", k),
+            **{name: number(name, k) for name in ("ratio", "share", "p")},
+        }
+        for k in range(summary.sizes["jump"])
+    ]
+    return sorted(rows, key=lambda row: row["src"] is not None)
+
+
+JUMP_COLUMNS = ("src", "dst", "class", "size_low", "size_high", "height", "ratio", "share", "p")
+RHYTHM_TITLE = "Cycles, periodic outliers and jumps"
+MAX_RHYTHM_ROWS = 5  # of each kind, on a terminal
+
+
+def rhythm_table(summary: xr.Dataset) -> Table | None:
+    """Cycles, outliers at regular times and jumps, with pair and length; None where there is nothing of the kind."""
+    rows: list[tuple[str, ...]] = []
+    more: list[str] = []
+
+    def add(what: str, found: Sequence[tuple[str, ...]]) -> None:
+        rows.extend((what, *row) for row in found[:MAX_RHYTHM_ROWS])
+        if len(found) > MAX_RHYTHM_ROWS:
+            more.append(f"{len(found) - MAX_RHYTHM_ROWS} of {what}")
+
+    for what, key in (("cycle", "cycles"), ("periodic outliers", "periodic_outliers")):
+        found = []
+        for row in rhythms(summary)[key]:
+            share = f", {format_share(row['share'])} of samples" if row.get("share") is not None else ""
+            size = format_size(row["size"], exact=True)
+            found.append((f"{row['src']}→{row['dst']}", size, f"every {_period(row)}{share}"))
+        add(what, found)
+    jumps = []
+    for row in jump_rows(summary):
+        pair = f"{row['src']}→{row['dst']}" if row["src"] is not None else "all"
+        if row["src"] is None and summary.sizes.get("link_class", 1) > 1 and row["link_class"] is not None:
+            pair = f"class {row['link_class']}"
+        height, ratio = row["height_s"], row["ratio"]
+        text = "" if height is None else f"{'+' if height >= 0 else '−'}{format_duration(abs(height))}"
+        text += "" if ratio is None else f", {ratio:.3g} times"
+        text += "" if row["share"] is None else f", {format_share(row['share'])} of pairs"
+        low, high = (format_size(row[name] or 0, exact=True) for name in ("size_low", "size_high"))
+        jumps.append((pair, f"{low} to {high}", text))
+    add("jump", jumps)
+    if not rows:
+        return None
+    note = f"and {', '.join(more)} more: --json has them all" if more else ""
+    return Table(RHYTHM_TITLE, ("what", "pair", "size", "how"), rows, (), note)
+
+
 def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> tuple[str, float]:
     """ "typically every 1.25 s" and its s; in samples where these have no times, and then NaN s."""
     for unit in ("period", "samples"):
@@ -406,6 +521,8 @@ def tables(summary: xr.Dataset) -> list[Table]:
     out = [_by_size(summary)]
     if summary.sizes.get("link_class", 0) > 1:
         out.append(_by_class(summary))
+    if (found := rhythm_table(summary)) is not None:
+        out.append(found)
     return out
 
 

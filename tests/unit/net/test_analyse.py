@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from fake_clock import FakeClock
 from sonde.core import stats
+from sonde.core.deadline import Deadline, LeftOut
 from sonde.core.errors import DataError
 from sonde.net import cells, figures, models
 from sonde.net.analyse import analyse, structure
@@ -295,6 +297,52 @@ def test_a_dataset_may_ask_for_fewer_fits_but_not_for_more(small, monkeypatch):
         summary = analyse(small.assign_attrs(fitted_at_most=asked))
         assert fitted <= summary.attrs["fitted_cells"] <= fitted + 4  # the cells shown besides
         assert summary.attrs["measured_cells"] == (small["n"].values > 0).sum()
+
+
+def timed(monkeypatch, clock: FakeClock, cell_s: float) -> None:
+    """Has each cell that is fitted take so long on a clock."""
+    read = cells.series_of
+
+    def slow(*words):
+        clock.move(cell_s)
+        return read(*words)
+
+    monkeypatch.setattr(cells, "series_of", slow)
+
+
+def spots_of(raw: xr.Dataset, count: int) -> list[cells.Spot]:
+    there = np.argwhere(raw["n"].transpose(*cells.SERIES[:3]).values > 0)
+    return [tuple(int(v) for v in at) for at in there[:count]]
+
+
+@pytest.mark.parametrize(("budget_s", "done"), [(0.0, 0), (0.9, 1), (3.5, 3), (5.0, 5), (60.0, 6)])
+def test_fits_end_by_a_deadline_with_the_cells_that_they_have(small, monkeypatch, budget_s, done):
+    """A cell takes a second. The first is begun while any time is left; each other only where it ends in time."""
+    spots = spots_of(small, 6)
+    whole, _ = cells.fit(small, spots)
+    clock = FakeClock()
+    timed(monkeypatch, clock, 1.0)
+    deadline = Deadline(clock.now + budget_s, clock)
+    fitted, count = cells.fit(small, spots, deadline=deadline)
+    assert count == done
+    for name in cells.COSTLY:
+        for k, spot in enumerate(spots):
+            expected = whole[name][spot] if k < done else 0 if name == "regimes" else np.nan
+            np.testing.assert_equal(fitted[name][spot], expected)
+    left = [] if done == 6 else [LeftOut("laws and cycles of cells", done, 6)]
+    assert deadline.left_out == left
+
+
+def test_an_analysis_whose_fits_had_no_time_says_of_how_many_cells_they_are(small, monkeypatch):
+    clock = FakeClock()
+    timed(monkeypatch, clock, 1.0)
+    deadline = Deadline(clock.now + 2.5, clock)
+    summary = analyse(small, deadline)
+    measured = int((summary["n"].values > 0).sum())
+    assert (summary.attrs["fitted_cells"], summary.attrs["measured_cells"]) == (2, measured)
+    assert int(np.isfinite(summary["lognormal_mu"].values).sum()) == 2
+    assert np.isfinite(summary["median"].values).sum() == measured  # the verdict has all of them
+    assert LeftOut("laws and cycles of cells", 2, measured) in deadline.left_out
 
 
 def test_machine_event_is_told():

@@ -1,5 +1,7 @@
 """Link classes: found where they are, not found where they are not."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -165,3 +167,14 @@ def test_adjusted_rand_of_known_tables():
     assert adjusted_rand(a, np.array([0, 0, 1, 1, 2, 2])) == pytest.approx(
         (2 - 6 * 3 / 15) / (4.5 - 6 * 3 / 15)
     )
+
+
+def test_a_class_that_lacks_a_size_is_no_matter_for_a_warning():
+    """As in a run that was stopped, or chooses pairs: a size of which a whole class has nothing."""
+    y = np.where(np.arange(120) < 60, 0.0, 0.5)[:, None] + np.random.default_rng(1).normal(0, 1e-3, (120, 3))
+    y[:60, 2] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = link_classes(pairs_from(y, 16))
+    assert len(found) == 2
+    assert np.isnan(found.centre).tolist() == [[False, False, True], [False, False, False]]

@@ -508,3 +508,89 @@ def test_errors_of_clocks_are_reported_where_they_matter():
     assert f"±{format_duration(0.7 * delay)}" in warning.evidence
     assert "--value rtt_half" in warning.hint
     assert codes(value="rtt_half") == []
+
+
+class TestRhythms:
+    """What the source asked of single delays, with pair and length: on the terminal, in check and in JSON."""
+
+    def planted(self) -> xr.Dataset:
+        summary = flat()
+        for name, spot, period in (("cyclic", (0, 1, 1), 0.004), ("outlier", (2, 0, 0), 1.5)):
+            p = np.where(np.isfinite(summary["median"].values), 0.5, np.nan)
+            p[spot] = 1e-9
+            value = np.full(p.shape, np.nan)
+            value[spot] = period
+            summary[f"{name}_p"] = (("src", "dst", "size"), p)
+            summary[f"{name}_period"] = (("src", "dst", "size"), value)
+        summary["outlier_share"] = xr.full_like(summary["median"], 0.02)
+        columns = {
+            "src": [-1, 1],
+            "dst": [-1, 2],
+            "class": [0, -1],
+            "size_low": [600, 8],
+            "size_high": [650, 1024],
+        }
+        columns |= {"height": [3e-6, -1e-6], "ratio": [1.4, 0.8], "share": [1.0, np.nan], "p": [1e-12, 1e-5]}
+        return summary.assign({f"jump_{name}": ("jump", np.array(of)) for name, of in columns.items()})
+
+    def test_they_stand_in_json(self):
+        values = verdict.values(self.planted())
+        (cycle,) = values["cycles"]
+        assert (cycle["src"], cycle["dst"], cycle["size"], cycle["period_s"]) == (0, 1, 1024, 0.004)
+        assert cycle["period_samples"] is None
+        (outlier,) = values["periodic_outliers"]
+        assert (outlier["src"], outlier["dst"], outlier["size"]) == (2, 0, 8)
+        assert (outlier["period_s"], outlier["share"]) == (1.5, 0.02)
+        whole, pair = values["jumps"]
+        assert (whole["src"], whole["link_class"], whole["size_low"], whole["size_high"]) == (
+            None,
+            0,
+            600,
+            650,
+        )
+        assert (whole["height_s"], whole["share"]) == (3e-6, 1.0)
+        assert (pair["src"], pair["dst"], pair["link_class"], pair["share"]) == (1, 2, None, None)
+
+    def test_they_are_a_table(self):
+        (table,) = (t for t in verdict.tables(self.planted()) if t.title == verdict.RHYTHM_TITLE)
+        assert list(table.rows) == [
+            ("cycle", "0→1", "1 KiB", "every 4.00 ms"),
+            ("periodic outliers", "2→0", "8 B", "every 1.50 s, 2.0 % of samples"),
+            ("jump", "all", "600 B to 650 B", "+3.00 µs, 1.4 times, 100 % of pairs"),
+            ("jump", "1→2", "8 B to 1 KiB", "−1.00 µs, 0.8 times"),
+        ]
+
+    def test_warnings_name_the_clearest(self):
+        cyclic, outlier = verdict.warnings(self.planted())
+        assert cyclic.evidence.endswith("; the clearest is 0→1 at 1 KiB, every 4.00 ms")
+        assert outlier.evidence.endswith("; the clearest is 2→0 at 8 B, every 1.50 s")
+
+    def test_where_there_are_none_there_is_no_table(self):
+        values = verdict.values(flat())
+        assert (values["cycles"], values["periodic_outliers"], values["jumps"]) == ([], [], [])
+        assert verdict.rhythm_table(flat()) is None
+
+    def test_of_many_the_terminal_has_the_clearest(self):
+        summary = flat(ranks=5)
+        p = np.where(np.isfinite(summary["median"].values), 1e-9, np.nan)
+        p[3, 4, 1] = 1e-12
+        summary["cyclic_p"] = (("src", "dst", "size"), p)
+        summary["cyclic_samples"] = xr.full_like(summary["median"], 12.0)
+        table = verdict.rhythm_table(summary)
+        assert len(table.rows) == verdict.MAX_RHYTHM_ROWS
+        assert table.rows[0] == ("cycle", "3→4", "1 KiB", "every 12 samples")
+        assert table.note.startswith("and 35 of cycle more")
+        assert len(verdict.values(summary)["cycles"]) == 40
+
+    @pytest.mark.parametrize("verb", ["show", "check"])
+    def test_show_and_check_have_them(self, verb, tmp_path, monkeypatch):
+        from sonde.net import cli, figures
+
+        planted = self.planted()
+        path = tmp_path / "a.nc"
+        xr.DataTree.from_dict({"/": xr.Dataset(attrs={"schema": "net/1", "room": "net"})}).to_netcdf(path)
+        monkeypatch.setattr(figures, "summary_of", lambda tree: planted)
+        outcome = getattr(cli, verb).main([str(path)], standalone_mode=False)
+        assert verdict.RHYTHM_TITLE in [table.title for table in outcome.tables]
+        assert {"net.cyclic", "net.outlier"} <= {warning.code for warning in outcome.warnings}
+        assert len(outcome.as_json()["jumps"]) == 2
