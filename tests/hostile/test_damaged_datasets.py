@@ -94,6 +94,98 @@ def test_what_once_was_an_internal_error(typed, valid, tmp_path, kind, target, h
     assert "hint:" in ran.said
 
 
+REFUSED = [
+    (
+        "net",
+        Target("variable", "raw", "n"),
+        "negative",
+        "/raw/n at src 0, dst 0, size 0 is -7; allowed: 0 to",
+    ),
+    (
+        "net",
+        Target("variable", "raw", "status"),
+        "mixed",
+        "/raw/status at src 3, dst 3, size 1 is 127; allowed: 0, 1,",
+    ),
+    ("net", Target("attribute", "/", "epoch_length"), "text", "root attribute epoch_length is '</script"),
+    ("noise_run", Target("variable", "raw", "stall_block"), "huge", "allowed: 0 to"),
+    ("noise_run", Target("attribute", "/", "alpha"), "text", "root attribute alpha is"),
+    (
+        "noise_source",
+        Target("variable", "raw", "n"),
+        "huge",
+        "/raw/n at source 0 is 2147483647; allowed: 0 to 10",
+    ),
+    (
+        "noise_source",
+        Target("attribute", "/", "kind"),
+        "negative",
+        "root attribute kind is -7; allowed: a text",
+    ),
+    ("noise_source", Target("attribute", "/", "kind"), "text", "allowed: 'run', 'source', 'host'"),
+    (
+        "noise_host",
+        Target("variable", "raw", "window_n"),
+        "negative",
+        "/raw/window_n at cpu 0 is -7; allowed: 0 to",
+    ),
+    (
+        "noise_host",
+        Target("variable", "summary", "quantile"),
+        "mixed",
+        "/summary/quantile at quantile 6 is nan",
+    ),
+    ("io_trace", Target("variable", "raw", "function_index"), "huge", "(a position in function), or -1"),
+    ("io_trace", Target("variable", "summary", "node_parent"), "huge", "(a position in node), or -1"),
+    (
+        "io_study",
+        Target("variable", "raw", "run_cell"),
+        "negative",
+        "/raw/run_cell at run 0 is -7; allowed: 0 to",
+    ),
+    ("store", Target("variable", "raw", "bursts"), "huge", "(the length of burst)"),
+    ("bus", Target("variable", "summary", "series_case"), "negative", "(a position in case)"),
+    ("bus", Target("variable", "raw", "test"), "text", "allowed: 'latency'"),
+    (
+        "power",
+        Target("variable", "raw", "node_time"),
+        "inf",
+        "/raw/node_time at node 0, sample 0 is inf; allowed: any",
+    ),
+    ("power", Target("variable", "raw", "node_source"), "text", "'none', 'powercap', 'cpufreq'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "how", "text"), REFUSED, ids=lambda one: one.name if isinstance(one, Target) else None
+)
+def test_what_a_room_s_tables_do_not_allow_is_refused_at_opening(valid, tmp_path, kind, target, how, text):
+    path = damage(valid / f"{kind}.nc", tmp_path / "damaged.nc", target, how)
+    with pytest.raises(DataError) as refused:
+        dataset.open(path)
+    assert refused.value.code == "core.damaged_file"
+    assert f"{path} is damaged: " in refused.value.what
+    assert text in refused.value.what
+
+
+def test_the_kind_of_a_dataset_names_no_module_of_its_own(typed, valid, tmp_path):
+    target = Target("attribute", "/", "kind")
+    for how in ("negative", "text", "list", "empty"):
+        path = damage(valid / "noise_source.nc", tmp_path / "damaged.nc", target, how)
+        for words in (("noise", "show", path), ("report", path, "-o", "out.html")):
+            assert "damaged.nc" in typed(*words).expect(3).said
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_mistake_of_ours_is_not_hidden_behind_a_valid_dataset(typed, valid, monkeypatch, kind):
+    def fails(*_: object, **__: object) -> None:
+        raise IndexError("index 3 is out of bounds for axis 0 with size 3")
+
+    monkeypatch.setattr("sonde.data.convert.group_tables", fails)
+    ran = typed("data", "convert", valid / f"{kind}.nc", "--to", "json").expect(5)
+    assert "internal: IndexError" in ran.said
+
+
 def test_units_that_are_no_text_are_a_finding(typed, valid, tmp_path):
     target = Target("attribute", "raw", "units", "depth")
     path = damage(valid / "io_trace.nc", tmp_path / "damaged.nc", target, "list")

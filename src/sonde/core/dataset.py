@@ -6,9 +6,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,7 +19,9 @@ from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sonde.core.described import Tables
     from sonde.core.netcdf import netCDF4
+    from sonde.core.seal import RoomSchema
 
 READS = {
     "net": 1,
@@ -60,51 +64,112 @@ _POSITION_BYTES = 8
 _COMPOSED = ("CompoundType", "VLType")
 """Values of these are lists and records, which no array of numbers or texts can hold."""
 _OF_VALUES = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""Errors of calculations on values that contradict each other."""
+"""Errors that calculations on damaged values may raise, and mistakes of ours as well."""
+_FORMAL = ("data.no_long_name", "data.no_units", "data.unknown_group")
+"""Findings of what is there for readers: no calculation fails for it."""
 
 # What this process has opened, and whether of any size: for errors met while values are read, which do not name their
 # file.
 _opened: dict[Path, bool] = {}
 
 
-def open(path: str | PathLike[str], any_size: bool = False) -> xr.DataTree:
+def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = False) -> xr.DataTree:
     """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not kept.
 
     path: a file that Sonde wrote. The tree holds the file open: use it in a `with`, or call `.close()`.
     any_size: also a file that claims far more values than it can hold (see `check_claims`).
+    any_values: also a file whose variables or attributes are not as its room declares them, for whoever looks at what
+    is wrong with it.
     Nothing is decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
     One thread at a time: netCDF-C and HDF5 lock nothing, and a process with two threads in them crashes.
 
     Raises
     ------
     DataError  core.no_such_file, core.not_a_file, core.not_netcdf, core.not_sonde (NetCDF, but another's),
-    core.damaged_file (truncated, say), core.newer_schema, core.claims_too_much, core.foreign_type.
+    core.damaged_file (truncated, say, or with an index that names nothing), core.newer_schema, core.claims_too_much,
+    core.foreign_type.
     """
     file = Path(path)
     _recognise(file)
     import xarray as xr
 
-    from sonde.core.netcdf import netCDF4
+    from sonde.core.netcdf import named, netCDF4
 
     netCDF4.set_chunk_cache(_CACHE_BYTES, 1009, 0.75)
+    held = ExitStack()
     try:
-        with netCDF4.Dataset(str(file)) as root:
+        name = held.enter_context(named(file))
+        with netCDF4.Dataset(name) as root:
             schema = root.__dict__.get("schema")
             _read_schema(file, schema)
             if not any_size:
                 check_claims(root, file)  # before xarray, which reads coordinates at once
         tree = xr.open_datatree(
-            file,
+            name,
             engine="netcdf4",
             mask_and_scale=False,
             decode_times=False,
             decode_timedelta=False,
             cache=False,
         )
+        held.callback(tree._close or (lambda: None))
+        tree.set_close(held.close)
     except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
+        held.close()
         raise _damaged(file, error) from error
     _opened[file] = any_size
+    if not any_values:
+        try:
+            found = next(misfits(tree, all_values=False), None)
+        except (OSError, RuntimeError) as error:
+            tree.close()
+            raise _damaged(file, error) from error
+        if found is not None:
+            tree.close()
+            raise _unfit(file, found)
     return tree
+
+
+def room_schema(room: str) -> RoomSchema | None:
+    """The SCHEMA of sonde.<room>.schema, by a room's name; None where this Sonde has no such room."""
+    name = f"sonde.{room}.schema"
+    try:
+        if not room.isidentifier():  # a stranger's word: it names a module of a room, and no other
+            raise ModuleNotFoundError(name=name)
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None
+    return cast("RoomSchema", module.SCHEMA)
+
+
+def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
+    """What a dataset's variables and root attributes have that its room's tables do not allow.
+
+    all_values: also of columns that are long and neither indices nor codes.
+    """
+    from sonde.core import described
+
+    room, _ = schema_of(tree)
+    for name, table in _declared(tree).items():
+        if not name:
+            yield from described.bad_attributes(tree.attrs, table)
+        elif name in tree.children:
+            group = tree.children[name].to_dataset(inherit=False)
+            yield from described.misfits(room, f"/{name}", group, table, all_values)
+
+
+def _declared(tree: xr.DataTree) -> Tables:
+    """The tables of a dataset's room; {} where it has none."""
+    tables = getattr(room_schema(schema_of(tree)[0]), "tables", None)
+    return cast("Tables", tables(tree)) if tables is not None else {}
+
+
+def _unfit(file: Path, finding: Finding) -> DataError:
+    """The error that a finding about a dataset is, where it keeps a command from reading it."""
+    what = f"{file} is damaged: {finding.text.removeprefix(f'{file} ')}"
+    return DataError("core.damaged_file", what, _rescue(file, parts=True))
 
 
 def check_claims(root: netCDF4.Dataset, file: Path) -> None:
@@ -197,41 +262,85 @@ def begin() -> None:
 
 
 def blamed(error: BaseException, room_check: RoomCheck | None = None) -> DataError | None:
-    """What an error from reading values was, where a dataset opened since `begin` is damaged.
+    """What an error from reading values was, where a dataset opened since `begin` is damaged and that explains it.
 
-    error: anything that left a command. room_check: what the room of a dataset checks besides. None where all that was
-    opened is valid and the error is not of its values, or nothing was opened. Reads the datasets again, piecewise.
+    error: anything that left a command. room_check: what the room of a dataset checks besides. None where nothing that
+    was opened explains the error: then it is a mistake of ours. Reads the datasets again, piecewise.
 
-    Whoever wrote a dataset may have written values that contradict each other in more ways than checks can list. An
-    error of a calculation is therefore reported as the data's, and its hint says what to do if it is Sonde's.
+    A damage is named by what is wrong in the file, never by the error alone: a mistake of ours would hide behind it.
     """
-    other: DataError | None = None
     for file, any_size in tuple(_opened.items()):
         try:
             check = room_check(file, any_size) if room_check else None
             found = validate(file, check, any_size=any_size)
+            reason = next((one for one in found if _explains(one, error)), None)
+            if reason is None and isinstance(error, _OF_VALUES):
+                with open(file, any_size, any_values=True) as tree:
+                    reason = next(itertools.chain(_absent(tree, error), _implausible(tree)), None)
         except DataError as refused:
             return refused
-        for finding in found:
-            what = f"{file} is damaged: {finding.text.removeprefix(f'{file} ')}"
-            text = DataError("core.damaged_file", what, _rescue(file, parts=True))
-            if finding.code == "data.unreadable":
-                return text
-            other = other or text  # may be a small thing that has nothing to do with it
-    if other or not _opened:
-        return other
-    names = ", ".join(map(str, _opened))
-    first = next(iter(_opened))
-    if _of_netcdf(error):
-        return DataError("core.damaged_file", f"{names} could not be read to the end", _rescue(first))
-    if isinstance(error, _OF_VALUES):
+        if reason is not None:
+            return _unfit(file, reason)
+    if _opened and _of_netcdf(error):
+        names = ", ".join(map(str, _opened))
         return DataError(
-            "core.unfit_values",
-            f"{names}: the values do not fit together ({type(error).__name__}: {error})",
-            "copy it again from where it was measured, or measure again; if nobody changed it since Sonde wrote it, "
-            "run this again with --debug, and report what it prints to Sonde's developers",
+            "core.damaged_file", f"{names} could not be read to the end", _rescue(next(iter(_opened)))
         )
     return None
+
+
+def _explains(finding: Finding, error: BaseException) -> bool:
+    """Whether an error can come of what a finding says: none does of what is there for readers."""
+    if finding.code == "data.unreadable":
+        return True
+    if not isinstance(error, _OF_VALUES) or finding.code in _FORMAL:
+        return False
+    absent = finding.code == "data.missing_attribute" or finding.code.endswith(".missing")
+    return not absent or _names(error, finding.evidence.get("variable") or finding.evidence.get("attribute"))
+
+
+def _names(error: BaseException, name: object) -> bool:
+    """Whether an error is about something that is not where it was looked for, by this name."""
+    return (
+        isinstance(error, LookupError | AttributeError)
+        and re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", str(error)) is not None
+    )
+
+
+def _absent(tree: xr.DataTree, error: BaseException) -> Iterator[Finding]:
+    """The variable, dim or attribute that an error names, that the room declares, and that a dataset lacks."""
+    for group, table in _declared(tree).items():
+        if not group:
+            for name in table.keys() - tree.attrs.keys():
+                if _names(error, name):
+                    yield Finding(
+                        "data.missing_attribute", f"root attribute {name} is missing", {"attribute": name}
+                    )
+            continue
+        if group not in tree.children:
+            continue
+        data = tree.children[group].to_dataset(inherit=False)
+        names = {*table, *(dim for what in table.values() for dim in what.dims)}
+        for name in sorted(names - set(data.variables) - set(data.dims)):
+            if _names(error, name):
+                yield Finding("data.missing_variable", f"/{group}/{name} is missing", {"variable": name})
+
+
+def _implausible(tree: xr.DataTree) -> Iterator[Finding]:
+    """Numbers that no dataset holds: infinite, or of 10^18 and more. Of what is declared, the room says what may be."""
+    from sonde.core.allowed import PLAUSIBLE, first_wrong
+
+    declared = _declared(tree)
+    for group in ("raw", "summary"):
+        if group not in tree.children:
+            continue
+        data = tree.children[group].to_dataset(inherit=False)
+        for name, variable in data.variables.items():
+            what = declared.get(group, {}).get(str(name))
+            if what is not None and what.allowed is not None:
+                continue
+            if (wrong := first_wrong(variable, PLAUSIBLE, data.sizes)) is not None:
+                yield Finding("data.implausible", wrong.text(f"/{group}/{name}"), {"variable": str(name)})
 
 
 def _of_netcdf(error: BaseException) -> bool:
@@ -314,7 +423,7 @@ def validate(
     ------
     DataError  as `open`, when the file cannot be opened as a dataset at all.
     """
-    with open(path, any_size) as tree:
+    with open(path, any_size, any_values=True) as tree:
         found = [*_check_root(tree), *_check_groups(tree), *_check_warnings(tree)]
         for name in ("raw", "summary"):
             if name in tree.children:
@@ -322,17 +431,15 @@ def validate(
                 found += _check_variables(name, group)
                 if values:
                     found += _check_values(name, group)
-        if room is not None and not any(finding.code == "data.unreadable" for finding in found):
-            try:
-                found += room(tree)
-            except _OF_VALUES as error:
-                found.append(
-                    Finding(
-                        "data.unfit_values",
-                        f"the values do not fit together ({type(error).__name__}: {error})",
-                        {"error": type(error).__name__},
-                    )
-                )
+        if any(finding.code == "data.unreadable" for finding in found):
+            return found
+        if values:
+            unfit = list(misfits(tree))
+            found += unfit
+        else:
+            unfit = []
+        if room is not None and not unfit:  # a room's own check calculates with what its tables promise
+            found += room(tree)
     return found
 
 
@@ -342,18 +449,19 @@ def _check_root(tree: xr.DataTree) -> Iterator[Finding]:
         if name not in here:
             yield Finding("data.missing_attribute", f"root attribute {name} is missing", {"attribute": name})
     if "complete" in here and here["complete"] not in (0, 1):
-        yield _bad("complete", here["complete"], "0 or 1")
+        yield bad_attribute("complete", here["complete"], "0 or 1")
     if "seed" in here and type(here["seed"]) is not int:
-        yield _bad("seed", here["seed"], "an integer")
+        yield bad_attribute("seed", here["seed"], "an integer")
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
     if "created_utc" in here and not re.fullmatch(stamp, str(here["created_utc"])):
-        yield _bad("created_utc", here["created_utc"], "a time such as 2026-11-20T21:47:57Z")
+        yield bad_attribute("created_utc", here["created_utc"], "a time such as 2026-11-20T21:47:57Z")
 
 
-def _bad(name: str, value: Any, allowed: str) -> Finding:
+def bad_attribute(name: str, value: Any, allowed: str) -> Finding:
+    """A root attribute that has a value which is not allowed."""
     return Finding(
         "data.bad_attribute",
-        f"root attribute {name} is {value!r}; allowed: {allowed}",
+        f"root attribute {name} is {value!r:.80}; allowed: {allowed}",
         {"attribute": name, "value": value},
     )
 

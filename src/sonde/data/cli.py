@@ -101,7 +101,7 @@ def convert(
     from sonde.data.words import count
 
     chosen = conversion.format_of(to, output)
-    with dataset.open(file, any_size) as tree:
+    with dataset.open(file, any_size, any_values=True) as tree:
         tables = conversion.group_tables(tree, part)
         outcome = Outcome("data", "convert", schema=tree.attrs["schema"], dataset=str(file))
         outcome.complete = bool(tree.attrs.get("complete", 1))

@@ -20,6 +20,7 @@ import numpy as np
 from sonde.core import dataset, hostlist
 from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
 from sonde.core.owned_files import Folder
+from sonde.core.printable import encodable
 from sonde.data.diff import OF_THE_RUN, judged
 from sonde.data.slices import MIN_HOSTS, HostSlice, host_slices, label_slices
 from sonde.data.words import count, quantity, share
@@ -45,7 +46,7 @@ CLEAR_OF_RUNS = 1.5
 # A host counts as changed only where it is this many times as far off as any host was before. With six earlier runs and
 # tails as heavy as Student's t with 3 degrees of freedom, one clean run in 49 has such a host (1 / (1 + 6 * 2^3)).
 CLEAR_OF_HOSTS = 2.0
-_FORMAT = 2
+_FORMAT = 3
 _COLUMNS = ["file", "size", "mtime_ns", "said", "error"]
 _SIMULATED = 20_000
 _QUANTILE_CELLS = 20  # below these, a 95 % quantile over cells is the maximum
@@ -615,6 +616,7 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
     ways: list[Callable[[Path], sqlite3.Connection]] = (
         [_kept, _copied, _empty] if _may_keep(folder) else [_empty]
     )
+    anew = False
     while True:
         connect = ways.pop(0)
         try:
@@ -627,9 +629,12 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
                 raise
         except _DAMAGE:
             # Damaged. An index holds nothing that the datasets do not.
-            if connect is _kept and not _removed(path):
+            if connect is _kept and not anew and not _removed(path):
                 continue
-            ways = [_kept, _empty] if connect is _kept else [_empty]
+            if connect is _empty:
+                raise
+            ways = [_kept, _empty] if connect is _kept and not anew else [_empty]
+            anew = True
 
 
 def _may_keep(folder: Path) -> bool:
@@ -698,36 +703,40 @@ def _is_current(index: sqlite3.Connection) -> bool:
 def _create(index: sqlite3.Connection) -> None:
     index.execute("DROP TABLE IF EXISTS run")
     index.execute(
-        "CREATE TABLE run (file TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, said TEXT, error TEXT)"
+        "CREATE TABLE run (file BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, said TEXT, error TEXT)"
     )
     index.execute(f"PRAGMA user_version = {_FORMAT}")
 
 
 def _refresh(index: sqlite3.Connection, folder: Path) -> int:
     """Brings the index up to date; returns how many datasets were opened for that."""
-    known = {file: (size, time) for file, size, time in index.execute("SELECT file, size, mtime_ns FROM run")}
+    rows = index.execute("SELECT file, size, mtime_ns FROM run")
+    known = {os.fsdecode(file): (size, time) for file, size, time in rows}  # a name is bytes
     here: dict[str, tuple[int, int]] = {}
     for path in sorted(folder.glob("*.nc")):
         with contextlib.suppress(OSError):
             status = path.stat()
             here[path.name] = status.st_size, status.st_mtime_ns
     for file in known.keys() - here.keys():
-        index.execute("DELETE FROM run WHERE file = ?", (file,))
+        index.execute("DELETE FROM run WHERE file = ?", (os.fsencode(file),))
     fresh = [file for file, stamp in here.items() if known.get(file) != stamp]
     for file in fresh:
         said, error = None, None
         try:
             said = json.dumps(_said(read_run(folder / file)))
         except DataError as failed:
-            error = failed.what
-        index.execute("REPLACE INTO run VALUES (?, ?, ?, ?, ?)", (file, *here[file], said, error))
+            error = encodable(failed.what)
+        index.execute(
+            "REPLACE INTO run VALUES (?, ?, ?, ?, ?)", (os.fsencode(file), *here[file], said, error)
+        )
     index.commit()
     return len(fresh)
 
 
 def _load(index: sqlite3.Connection) -> tuple[list[PastRun], list[Warning]]:
     runs, warnings = [], []
-    for file, said, error in index.execute("SELECT file, said, error FROM run ORDER BY file"):
+    for name, said, error in index.execute("SELECT file, said, error FROM run ORDER BY file"):
+        file = os.fsdecode(name)
         if error is not None:
             warnings.append(Warning("data.unreadable_run", error, typed("sonde", "data", "validate", file)))
             continue

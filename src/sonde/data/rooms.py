@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -21,19 +20,14 @@ def schema(room: str) -> RoomSchema:
     ------
     DataError  data.unknown_room: this Sonde has no such room.
     """
-    try:
-        if not room.isidentifier():  # a stranger's word: it names a module of a room, and no other
-            raise ModuleNotFoundError(name=f"sonde.{room}")
-        module = importlib.import_module(f"sonde.{room}.schema")
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"sonde.{room}.schema".startswith(error.name):
-            raise
+    found = dataset.room_schema(room)
+    if found is None:
         raise DataError(
             "data.unknown_room",
             f"the dataset is of room '{room}', which this Sonde does not have",
             "use the Sonde that made it, or a newer one",
-        ) from None
-    return cast(RoomSchema, module.SCHEMA)
+        )
+    return found
 
 
 def leading_dims(tree: xr.DataTree) -> Sequence[tuple[str, ...]]:

@@ -34,7 +34,7 @@ def room_check(path: Path, any_size: bool = False) -> Callable[[xr.DataTree], It
     ------
     DataError  as `sonde.open`, and data.unknown_room.
     """
-    with dataset.open(path, any_size) as tree:
+    with dataset.open(path, any_size, any_values=True) as tree:
         room, _ = dataset.schema_of(tree)
     check = getattr(rooms.schema(room), "validate", None)
     return check or (lambda tree: ())

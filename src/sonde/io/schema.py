@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described, optional
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, codes, count_of, index
+from sonde.core.described import Described, Tables, attribute, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, read_run
 from sonde.io import servers, tries, worlds
@@ -55,15 +56,20 @@ EVENT: dict[str, Described] = {
         "<i4",
         "1",
         "which of `path`; -1 none, or unknown; -2 a descriptor that none was seen to open: a socket, a pipe",
+        allowed=index("file", -1, -2),
     ),
-    "function_index": Described(("event",), "<i2", "1", "which of `function_name`"),
+    "function_index": Described(
+        ("event",), "<i2", "1", "which of `function_name`", allowed=index("function", -1)
+    ),
     "depth": Described(("event",), "|u1", "1", "traced calls around it in its thread, at most 255"),
     "flags": Described(("event",), "|u1", "1", "how a call ended"),
 }
 OF_LAYER: dict[str, Described] = {
     "layer_name": Described(("layer",), "str", "", "name of a layer, from the application down"),
     "layer_title": Described(("layer",), "str", "", "what a layer is called"),
-    "layer_watched": Described(("layer",), "<i4", "1", "functions of a layer that were found and watched"),
+    "layer_watched": Described(
+        ("layer",), "<i4", "1", "functions of a layer that were found and watched", allowed=COUNT
+    ),
     "layer_serves": optional(
         ("layer",), "", "of a layer of servers the name of that of their clients", "str"
     ),
@@ -71,42 +77,74 @@ OF_LAYER: dict[str, Described] = {
 OF_FUNCTION: dict[str, Described] = {
     "function_name": Described(("function",), "str", "", "symbol of a function that was called"),
     "function_library": Described(("function",), "str", "", "library that defines it"),
-    "function_layer": Described(("function",), "<i2", "1", "its layer"),
-    "function_kind": Described(("function",), "|i1", "1", "what it does"),
-    "function_engine": Described(("function",), "|i1", "1", "how its calls were seen"),
+    "function_layer": Described(("function",), "<i2", "1", "its layer", allowed=index("layer")),
+    "function_kind": Described(("function",), "|i1", "1", "what it does", allowed=codes(*range(len(KINDS)))),
+    "function_engine": Described(
+        ("function",), "|i1", "1", "how its calls were seen", allowed=codes(*range(4))
+    ),
 }
 OF_PROCESS: dict[str, Described] = {
     "process_host": Described(("process",), "str", "", "host of a process"),
     "process_pid": Described(("process",), "<i4", "1", "its number there"),
     "process_parent": Described(("process",), "<i4", "1", "number of the process that started it"),
-    "process_rank": Described(("process",), "<i4", "1", "its MPI rank; -1 none"),
+    "process_rank": Described(("process",), "<i4", "1", "its MPI rank; -1 none", allowed=NUMBERED),
     "process_world": optional(
-        ("process",), "1", "which MPI program it is a rank of, in the order in which they began; -1 none", "<i4"
+        ("process",),
+        "1",
+        "which MPI program it is a rank of, in the order in which they began; -1 none",
+        "<i4",
+        allowed=NUMBERED,
     ),
     "process_program": Described(("process",), "str", "", "its executable"),
-    "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
-    "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
-    "call_cost": Described(("process",), "<f8", "ns", "what tracing adds to a call that is interposed, at least"),
-    "call_cost_inside": Described(("process",), "<f8", "ns", "how much of that lies within the call's own duration"),
-    "clock_offset": Described(("process",), "<f8", "s", "clock of its host minus that of the first process's host"),
-    "clock_drift": Described(("process",), "<f8", "1", "how much faster its host's clock runs than the first's"),
-    "clock_error": Described(("process",), "<f8", "s", "error of that; NaN where hosts trust their time service"),
-}  # fmt: skip
+    "process_begin": Described(
+        ("process",), "<i8", "ns", "when its tracing began since the first process began"
+    ),
+    "process_dropped": Described(("process",), "<i8", "1", "calls that found no room", allowed=COUNT),
+    "call_cost": Described(
+        ("process",), "<f8", "ns", "what tracing adds to a call that is interposed, at least", allowed=FINITE
+    ),
+    "call_cost_inside": Described(
+        ("process",), "<f8", "ns", "how much of that lies within the call's own duration", allowed=FINITE
+    ),
+    "clock_offset": Described(
+        ("process",), "<f8", "s", "clock of its host minus that of the first process's host", allowed=FINITE
+    ),
+    "clock_drift": Described(
+        ("process",), "<f8", "1", "how much faster its host's clock runs than the first's", allowed=FINITE
+    ),
+    "clock_error": Described(
+        ("process",), "<f8", "s", "error of that; NaN where hosts trust their time service", allowed=FINITE
+    ),
+}
 OF_THREAD: dict[str, Described] = {
-    "thread_process": Described(("thread",), "<i4", "1", "process of a thread"),
+    "thread_process": Described(("thread",), "<i4", "1", "process of a thread", allowed=index("process")),
     "thread_number": Described(("thread",), "<i4", "1", "its number in its system"),
-    "thread_first": Described(("thread",), "<i8", "1", "its first event"),
-    "thread_events": Described(("thread",), "<i8", "1", "its events, in the order in which they ended"),
+    "thread_first": Described(("thread",), "<i8", "1", "its first event", allowed=count_of("event")),
+    "thread_events": Described(
+        ("thread",), "<i8", "1", "its events, in the order in which they ended", allowed=count_of("event")
+    ),
 }
 OF_REQUEST: dict[str, Described] = {
-    "request_event": optional(("request",), "1", "which event has a request's number", "<i8"),
+    "request_event": optional(
+        ("request",), "1", "which event has a request's number", "<i8", allowed=index("event")
+    ),
     "request_number": optional(("request",), "1", "number that all calls for one request have", "<i8"),
 }
 OF_SOURCE: dict[str, Described] = {
     "source_event": optional(
-        ("source",), "1", "which event reads a second file what it writes to its own", "<i8"
+        ("source",),
+        "1",
+        "which event reads a second file what it writes to its own",
+        "<i8",
+        allowed=index("event"),
     ),
-    "source_file": optional(("source",), "1", "which of `path` that is; below 0 as `file_index`", "<i4"),
+    "source_file": optional(
+        ("source",),
+        "1",
+        "which of `path` that is; below 0 as `file_index`",
+        "<i4",
+        allowed=index("file", -1, -2),
+    ),
 }
 OF_PATH: dict[str, Described] = {"path": Described(("file",), "str", "", "name by which a file was opened")}
 RAW = {
@@ -121,6 +159,8 @@ RAW = {
     **servers.RAW,
     **tries.RAW,
 }
+
+ATTRIBUTES = {**described.ROOT, "status": attribute("exit status of the program")}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
@@ -522,6 +562,12 @@ class TraceSchema:
 
         return analyse(raw)
 
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        from sonde.io.summary import SUMMARY
+
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
+
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""
         return described.check("io", "/raw", tree["raw"].to_dataset(), RAW) if "raw" in tree.children else []
@@ -556,6 +602,10 @@ class IoSchema:
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
         return [("cell", "direction")] if tree.attrs.get("kind") == "study" else []
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """As its kind declares them."""
+        return _kind(tree.attrs).tables(tree)
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""

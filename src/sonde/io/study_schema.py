@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, codes, index
+from sonde.core.described import Described, Tables, attribute
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.io.layers import KINDS
@@ -43,7 +44,11 @@ OF_CELL: dict[str, Described] = {
     "cell_workload": Described(("cell",), "str", "", "command line of a cell's benchmark"),
     "cell_benchmark": Described(("cell",), "str", "", "what cells are compared within: workload and size"),
     "cell_size": Described(
-        ("cell",), "<i8", "B", "size of the file or files asked for; -1: as the workload says"
+        ("cell",),
+        "<i8",
+        "B",
+        "size of the file or files asked for; -1: as the workload says",
+        allowed=NUMBERED,
     ),
     "cell_stack": Described(("cell",), "str", "", "configuration of the stack"),
     "cell_io": Described(
@@ -54,22 +59,32 @@ OF_CELL: dict[str, Described] = {
     "cell_cluster": Described(("cell",), "str", "", "virtual cluster of the ranks; empty: this host"),
 }
 OF_RUN: dict[str, Described] = {
-    "run_cell": Described(("run",), "<i4", "1", "cell of a run"),
-    "run_round": Described(("run",), "<i4", "1", "round of a run"),
+    "run_cell": Described(("run",), "<i4", "1", "cell of a run", allowed=index("cell")),
+    "run_round": Described(("run",), "<i4", "1", "round of a run", allowed=COUNT),
     "run_traced": Described(
-        ("run",), "|i1", "1", "1: with the tracer, tells of functions; 0: without, tells the rate"
+        ("run",),
+        "|i1",
+        "1",
+        "1: with the tracer, tells of functions; 0: without, tells the rate",
+        allowed=codes(0, 1),
     ),
     "run_status": Described(("run",), "<i4", "1", "exit status of its command; 124: it took too long"),
-    "run_begin": Described(("run",), "<f8", "s", "begin of a run since the study began"),
-    "run_length": Described(("run",), "<f8", "s", "from the start of its command to its end"),
-    "run_io": Described(("run",), "<f8", "s", "time in I/O by the benchmark's own word, writing and reading"),
-    "run_write": Described(("run",), "<f8", "B/s", "rate of writing by the benchmark's own word"),
-    "run_read": Described(("run",), "<f8", "B/s", "rate of reading by the benchmark's own word"),
+    "run_begin": Described(("run",), "<f8", "s", "begin of a run since the study began", allowed=FINITE),
+    "run_length": Described(("run",), "<f8", "s", "from the start of its command to its end", allowed=FINITE),
+    "run_io": Described(
+        ("run",), "<f8", "s", "time in I/O by the benchmark's own word, writing and reading", allowed=FINITE
+    ),
+    "run_write": Described(
+        ("run",), "<f8", "B/s", "rate of writing by the benchmark's own word", allowed=FINITE
+    ),
+    "run_read": Described(
+        ("run",), "<f8", "B/s", "rate of reading by the benchmark's own word", allowed=FINITE
+    ),
 }
 OF_FUNCTION: dict[str, Described] = {
     "function_name": Described(("function",), "str", "", "symbol of a function that was called"),
-    "function_layer": Described(("function",), "<i2", "1", "its layer"),
-    "function_kind": Described(("function",), "|i1", "1", "what it does"),
+    "function_layer": Described(("function",), "<i2", "1", "its layer", allowed=index("layer")),
+    "function_kind": Described(("function",), "|i1", "1", "what it does", allowed=codes(*range(len(KINDS)))),
 }
 OF_LAYER: dict[str, Described] = {
     "layer_name": Described(("layer",), "str", "", "name of a layer, from the application down"),
@@ -77,19 +92,24 @@ OF_LAYER: dict[str, Described] = {
 }
 _CALLS = ("run", "function")
 CALLS: dict[str, Described] = {
-    "calls": Described(_CALLS, "<i8", "1", "calls of all ranks, within what the benchmark called"),
-    "bytes": Described(_CALLS, "<i8", "B", "their bytes, of calls that tell them"),
-    "time": Described(_CALLS, "<f8", "s", "time in them, calls within them included; of all ranks"),
-    "self_time": Described(_CALLS, "<f8", "s", "the same less traced calls within them"),
+    "calls": Described(
+        _CALLS, "<i8", "1", "calls of all ranks, within what the benchmark called", allowed=COUNT
+    ),
+    "bytes": Described(_CALLS, "<i8", "B", "their bytes, of calls that tell them", allowed=COUNT),
+    "time": Described(
+        _CALLS, "<f8", "s", "time in them, calls within them included; of all ranks", allowed=FINITE
+    ),
+    "self_time": Described(_CALLS, "<f8", "s", "the same less traced calls within them", allowed=FINITE),
 }
 OF_LIMIT: dict[str, Described] = {
     "limit_place": Described(("limit",), "str", "", "folder whose disk was measured alone; empty: a network"),
     "limit_cluster": Described(("limit",), "str", "", "virtual cluster whose network was measured alone"),
-    "limit_what": Described(("limit",), "|i1", "1", "what was measured"),
+    "limit_what": Described(("limit",), "|i1", "1", "what was measured", allowed=codes(0, 1, 2)),
     "limit_by": Described(("limit",), "str", "", "with what"),
-    "limit_round": Described(("limit",), "<i4", "1", "in which round"),
-    "limit_rate": Described(("limit",), "<f8", "B/s", "its rate"),
+    "limit_round": Described(("limit",), "<i4", "1", "in which round", allowed=COUNT),
+    "limit_rate": Described(("limit",), "<f8", "B/s", "its rate", allowed=FINITE),
 }
+ATTRIBUTES = {**described.ROOT, "ranks": attribute("ranks of a run", COUNT)}
 LIMITS = ("write", "read", "network")
 RAW = {**OF_CELL, **OF_RUN, **OF_FUNCTION, **OF_LAYER, **CALLS, **OF_LIMIT}
 _CELL_KEYS = tuple(name.removeprefix("cell_") for name in OF_CELL)
@@ -221,6 +241,12 @@ class StudySchema:
         from sonde.io.study_analyse import analyse
 
         return analyse(raw)
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        from sonde.io.study_analyse import SUMMARY
+
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""

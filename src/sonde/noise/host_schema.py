@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core.allowed import COUNT, FINITE, codes, count_of
+from sonde.core.described import ROOT, Described, Tables, attribute, optional
 from sonde.core.errors import DataError, Warning
 from sonde.core.seal import Layout, Variable
 
@@ -54,6 +56,37 @@ CPU: dict[str, tuple[str, str, str]] = {
     "least_step": ("least_step_s", "s", "shortest step of the loop"),
     "tick": ("seconds_per_tick", "s", "length of a tick"),
     "quantum_steps": ("quantum_steps", "1", "steps of arithmetic in a quantum; 0: none measured"),
+}
+
+
+_CELL = ("cpu", "window")
+RAW: dict[str, Described] = {
+    **{
+        f"{what}_{name}": optional(("cpu", _DIM[what]), "s", f"{name} of a {text}", "<f8", FINITE)
+        for what, text in (("detour", "detour"), ("fwq", "quantum"))
+        for name in ("begin", "length")
+    },
+    **{
+        name: optional(_CELL, unit, text, dtype, FINITE if dtype == "<f8" else COUNT)
+        for name, (_, dtype, unit, text) in WINDOW.items()
+    },
+    "window_method": optional(_CELL, "1", WINDOW["window_method"][3], "|i1", codes(0, 1)),
+    "counters": optional(
+        (*_CELL, "counter"), "1", "interrupts during a window and the gap after it", "<i8", COUNT
+    ),
+    **{name: optional(("cpu",), unit, text, "<f8", FINITE) for name, (_, unit, text) in CPU.items()},
+    **{
+        f"{what}_n": optional(("cpu",), "1", f"{what}s that are stored", "<i8", count_of(dim))
+        for what, dim in _DIM.items()
+    },
+    "cpu": optional(("cpu",), "1", "CPU", "<i4", COUNT),
+    "counter": optional(("counter",), "", "row of /proc/interrupts; of /proc/softirqs after 'soft '", "str"),
+}
+"""What /raw may hold, with the values that it may have."""
+ATTRIBUTES = {
+    **ROOT,
+    "window_s": attribute("length of a window, s", COUNT),
+    "quantum_s": attribute("length of a quantum, s", COUNT),
 }
 
 
@@ -152,6 +185,12 @@ class HostSchema:
         from sonde.noise.host import analyse
 
         return analyse(raw)
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        from sonde.noise.host import SUMMARY
+
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
 
 def _variables(longest: Mapping[str, int], counters: int) -> dict[str, Variable]:

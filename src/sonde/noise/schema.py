@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sonde.core.allowed import Allowed
+from sonde.core.described import Described
 from sonde.core.errors import DataError, Finding
 from sonde.core.seal import Layout, RoomSchema
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from sonde.core.blocks import BlockFile
     from sonde.core.deadline import Deadline
+    from sonde.core.described import Tables
 
 NAME = "noise/1"
 # Tables of /summary that say most, by kind: a run without an agent has no variants.
@@ -79,6 +82,15 @@ class NoiseSchema:
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
         return LEADING.get(str(tree.attrs.get("kind")), ())
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """As its kind declares them. An unknown kind is refused itself: modules are named by it."""
+        kind = tree.attrs.get("kind", "run")
+        if not (isinstance(kind, str) and kind in KINDS):
+            known = Described((), "str", "", "what was measured", False, Allowed(texts=tuple(KINDS)))
+            return {"": {"kind": known}}
+        declared: Tables = kind_schema(kind).tables(tree)  # type: ignore[attr-defined]
+        return declared
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset, by the word of its kind; [] for a valid one."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core.allowed import COUNT, FINITE, LEVELS, NUMBERED, Allowed, codes, count_of
+from sonde.core.described import ROOT, Described, Tables, optional
 from sonde.core.errors import DataError, Warning
 from sonde.core.seal import Layout, Variable
 
@@ -54,6 +56,51 @@ SOURCE: dict[str, tuple[str, str, str, str]] = {
     "realtime_ahead": ("realtime_ahead_s", "<f8", "s", "CLOCK_REALTIME minus CLOCK_MONOTONIC at the begin"),
     "cpu_clock_cost": ("cpu_clock_cost_s", "<f8", "s", "what asking for the CPU time costs"),
 }
+
+_WHOLE = {name: COUNT for name in ("words", "skipped", "preempted")}
+_FACTS = {name: FINITE for name in ("level", "phase", "realtime_ahead", "cpu_clock_cost")}
+RAW: dict[str, Described] = {
+    **{
+        name: optional(
+            ("source", "burst"),
+            unit,
+            text,
+            dtype,
+            _WHOLE.get(name)
+            or (FINITE if dtype == "<f8" else codes(0, 1) if name == "truncated" else NUMBERED),
+        )
+        for name, (_, dtype, _, unit, text) in BURST.items()
+    },
+    **{
+        name: optional(("source",), unit, text, dtype, _FACTS.get(name))
+        for name, (_, dtype, unit, text) in SOURCE.items()
+    },
+    "source": optional(("source",), "1", "noise source", "<i4", COUNT),
+    "n": optional(("source",), "1", "bursts", "<i4", count_of("burst")),
+    "period": optional(
+        ("source",), "s", "time from burst to burst; -1: not known", "<f8", Allowed(low=1e-9, besides=(-1,))
+    ),
+}
+"""What /raw may hold, with the values that it may have."""
+SUMMARY: dict[str, Described] = {
+    **{
+        name: optional(("source",), "1" if name.startswith(("asked", "duty")) else "s", name, "<f8", FINITE)
+        for name in ("asked", "duty_cpu", "duty_work", "duty_wall", "jitter", "overhead")
+    },
+    **{
+        name: optional(("source",), "1", name, "<i8", COUNT)
+        for name in ("bursts", "skipped", "truncated", "preempted")
+    },
+    **{
+        f"{name}_quantile": optional(
+            ("source", "quantile"), "1" if name == "words" else "s", name, "<f8", FINITE
+        )
+        for name in ("wall", "cpu", "late", "words")
+    },
+    "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
+    **{name: RAW[name] for name in ("source", "host", "core", "period", "footprint", "phase")},
+}
+"""What /summary may hold."""
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 1.0)
 
@@ -150,6 +197,10 @@ class SourceSchema:
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
         """/raw to /summary: `analyse`."""
         return analyse(raw)
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        return {"raw": RAW, "summary": SUMMARY, "": ROOT}
 
 
 def _number(value: Any) -> float | int:

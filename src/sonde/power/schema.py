@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.allowed import COUNT, FINITE, SHARE, Allowed
+from sonde.core.described import Described, Tables
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
+from sonde.core.printable import name_text
 from sonde.core.seal import Layout
 
 if TYPE_CHECKING:
@@ -48,48 +50,80 @@ SAMPLE, REPORT, TURN, TICK, EVENTS = (
 )
 RAW: dict[str, Described] = {
     "node_name": Described(("node",), "str", "", "node"),
-    "node_source": Described(("node",), "str", "", f"where its power comes from: {', '.join(SOURCES)}"),
-    "node_time": Described(
-        SAMPLE, "<f8", "s", "when a report was made since the run began, by the node's clock"
+    "node_source": Described(
+        ("node",),
+        "str",
+        "",
+        f"where its power comes from: {', '.join(SOURCES)}",
+        allowed=Allowed(texts=("", *SOURCES)),
     ),
-    "node_power": Described(SAMPLE, "<f8", "W", "power of a node"),
-    "node_energy": Described(SAMPLE, "<f8", "J", "energy of a node since its node manager began"),
-    "node_cap": Described(SAMPLE, "<f8", "W", "cap that its hardware was read back to have"),
+    "node_time": Described(
+        SAMPLE,
+        "<f8",
+        "s",
+        "when a report was made since the run began, by the node's clock",
+        allowed=Allowed(rises="sample"),
+    ),
+    "node_power": Described(SAMPLE, "<f8", "W", "power of a node", allowed=FINITE),
+    "node_energy": Described(
+        SAMPLE, "<f8", "J", "energy of a node since its node manager began", allowed=FINITE
+    ),
+    "node_cap": Described(SAMPLE, "<f8", "W", "cap that its hardware was read back to have", allowed=FINITE),
     "node_cap_since": _of(
         SAMPLE,
         "s",
         "since when it has that cap: at the latest if it is lower than before, else at the earliest",
+        allowed=FINITE,
     ),
-    "node_leased": Described(SAMPLE, "<f8", "1", "1: its cap is a lease, 0: its safe cap"),
-    "node_left": Described(SAMPLE, "<f8", "s", "time that its lease had left"),
-    "node_epoch": Described(SAMPLE, "<f8", "1", "highest epoch that the node had obeyed"),
-    "time": Described(REPORT, "<f8", "s", "when a manager reported since the run began, by its clock"),
-    "budget": Described(REPORT, "<f8", "W", "budget of the cluster"),
-    "committed": Described(REPORT, "<f8", "W", "what nodes may be at, at most, by the manager's word"),
+    "node_leased": Described(SAMPLE, "<f8", "1", "1: its cap is a lease, 0: its safe cap", allowed=SHARE),
+    "node_left": Described(SAMPLE, "<f8", "s", "time that its lease had left", allowed=FINITE),
+    "node_epoch": Described(SAMPLE, "<f8", "1", "highest epoch that the node had obeyed", allowed=COUNT),
+    "time": Described(
+        REPORT,
+        "<f8",
+        "s",
+        "when a manager reported since the run began, by its clock",
+        allowed=Allowed(rises="report"),
+    ),
+    "budget": Described(REPORT, "<f8", "W", "budget of the cluster", allowed=FINITE),
+    "committed": Described(
+        REPORT, "<f8", "W", "what nodes may be at, at most, by the manager's word", allowed=FINITE
+    ),
     "unknown": _of(
-        REPORT, "W", "what nodes that a new manager does not know yet may be at beyond `committed`"
+        REPORT,
+        "W",
+        "what nodes that a new manager does not know yet may be at beyond `committed`",
+        allowed=FINITE,
     ),
-    "safe": Described(REPORT, "<f8", "W", "what nodes come to together when nobody manages them"),
-    "power": Described(REPORT, "<f8", "W", "power of the nodes that the manager hears"),
-    "lease": Described(REPORT, "<f8", "s", "length of a lease"),
-    "period": Described(REPORT, "<f8", "s", "time between two decisions"),
-    "epoch": Described(REPORT, "<f8", "1", "epoch of the manager"),
-    "heard": Described(REPORT, "<f8", "1", "nodes that the manager hears"),
-    "leased": Described(REPORT, "<f8", "1", "nodes that have a lease"),
+    "safe": Described(
+        REPORT, "<f8", "W", "what nodes come to together when nobody manages them", allowed=FINITE
+    ),
+    "power": Described(REPORT, "<f8", "W", "power of the nodes that the manager hears", allowed=FINITE),
+    "lease": Described(REPORT, "<f8", "s", "length of a lease", allowed=FINITE),
+    "period": Described(REPORT, "<f8", "s", "time between two decisions", allowed=FINITE),
+    "epoch": Described(REPORT, "<f8", "1", "epoch of the manager", allowed=COUNT),
+    "heard": Described(REPORT, "<f8", "1", "nodes that the manager hears", allowed=COUNT),
+    "leased": Described(REPORT, "<f8", "1", "nodes that have a lease", allowed=COUNT),
     "manager": Described(REPORT, "str", "", "who reports"),
     "state": Described(REPORT, "str", "", "its state: active, observing, stepping-back"),
     "topic_name": Described(("topic",), "str", "", "topic"),
-    "traffic_time": Described(("tick",), "<f8", "s", "when readers were asked, since the run began"),
-    "traffic_samples": Described(TICK, "<f8", "1", "samples that were received since the run began"),
-    "traffic_bytes": Described(TICK, "<f8", "B", "bytes of them"),
+    "traffic_time": Described(
+        ("tick",), "<f8", "s", "when readers were asked, since the run began", allowed=Allowed(rises="tick")
+    ),
+    "traffic_samples": Described(
+        TICK, "<f8", "1", "samples that were received since the run began", allowed=COUNT
+    ),
+    "traffic_bytes": Described(TICK, "<f8", "B", "bytes of them", allowed=COUNT),
     "job_name": _of(("job",), "", "job", "str"),
     "job_user": _of(("job",), "", "whose it is", "str"),
     "job_state": _of(("job",), "", "its last state", "str"),
-    "job_nodes": _of(("job",), "1", "nodes that it has"),
-    "job_time": _of(TURN, "s", "when a job's report was made since the run began"),
-    "job_power": _of(TURN, "W", "power of its nodes"),
-    "job_energy": _of(TURN, "J", "energy since it began"),
-    "event_time": _of(EVENTS, "s", "when it was seen, since the run began"),
+    "job_nodes": _of(("job",), "1", "nodes that it has", allowed=COUNT),
+    "job_time": _of(
+        TURN, "s", "when a job's report was made since the run began", allowed=Allowed(rises="turn")
+    ),
+    "job_power": _of(TURN, "W", "power of its nodes", allowed=FINITE),
+    "job_energy": _of(TURN, "J", "energy since it began", allowed=FINITE),
+    "event_time": _of(EVENTS, "s", "when it was seen, since the run began", allowed=FINITE),
     "event_who": _of(EVENTS, "", "which daemon", "str"),
     "event_what": _of(EVENTS, "", "what it did, or what was done to it", "str"),
 }
@@ -149,6 +183,9 @@ SUMMARY: dict[str, Described] = {
     "topic_bytes_rate": _of(("topic",), "B/s", "bytes a second"),
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+ATTRIBUTES = {**described.ROOT}
 
 
 class PowerSchema:
@@ -272,6 +309,10 @@ class PowerSchema:
         """Dims of the table that a file of one table is made of, as `data convert` asks."""
         return [COURSE]
 
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
+
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""
         found = []
@@ -300,19 +341,19 @@ class _Table:
 
 
 def _names(records: np.ndarray) -> list[str]:
-    return sorted(name.decode("utf-8", "replace") for name in set(records["who"].tolist()))
+    return sorted(name_text(name) for name in set(records["who"].tolist()))
 
 
 def _by_name(records: np.ndarray) -> dict[str, np.ndarray]:
     out = {}
     for name in sorted(set(records["who"].tolist())):
         rows = records[records["who"] == name]
-        out[name.decode("utf-8", "replace")] = rows[np.argsort(rows["at"], kind="stable")]
+        out[name_text(name)] = rows[np.argsort(rows["at"], kind="stable")]
     return out
 
 
 def _texts(values: np.ndarray) -> np.ndarray:
-    return np.array([value.decode("utf-8", "replace") for value in values.tolist()], object)
+    return np.array([value.decode("utf-8", "backslashreplace") for value in values.tolist()], object)
 
 
 SCHEMA = PowerSchema()

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, codes, count_of, from_
+from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, UsageError, Warning
 from sonde.core.seal import Layout
-from sonde.core.status import DRIFT, ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
+from sonde.core.status import DRIFT, ENDED_EARLY, NOT_MEASURED, STATUS, UNDECIDED, status_flags
 from sonde.store.plan import CLIENT_NAMES, SLOW, Case
 
 if TYPE_CHECKING:
@@ -61,32 +62,42 @@ OF_VARIANT: dict[str, Described] = {
     "options": Described(("variant",), "str", "", "how the variant differs from its transport's default"),
 }
 OF_CASE: dict[str, Described] = {
-    "client": Described(("case",), "str", "", f"client: {', '.join(CLIENT_NAMES)}"),
+    "client": Described(
+        ("case",), "str", "", f"client: {', '.join(CLIENT_NAMES)}", allowed=Allowed(texts=tuple(CLIENT_NAMES))
+    ),
     "op": Described(("case",), "str", "", "operation"),
-    "size": Described(("case",), "<i8", "B", "bytes of an operation"),
-    "batch": Described(("case",), "<i8", "1", "operations of a batch"),
-    "depth": Described(("case",), "<i8", "1", "batches under way at once"),
+    "size": Described(("case",), "<i8", "B", "bytes of an operation", allowed=COUNT),
+    "batch": Described(("case",), "<i8", "1", "operations of a batch", allowed=from_(1)),
+    "depth": Described(("case",), "<i8", "1", "batches under way at once", allowed=from_(1)),
 }
 RAW: dict[str, Described] = {
     "duration": Described(
-        SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations"
+        SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations", allowed=COUNT
     ),
-    "epoch": Described(SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
-    "t_start": Described(SERIES, "<f8", "s", "begin of the iteration since measuring began"),
-    "n": Described(CELL, "<i4", "1", "samples kept"),
-    "status": Described(CELL, "|i1", "1", "how measuring a cell ended"),
-    "bursts": Described(CELL, "<i4", "1", "bursts kept"),
-    "burst_epoch": Described(BURSTS, "<i4", "1", "epoch of a burst; -1 where there is none"),
-    "serialise": Described(BURSTS, "<f8", "s", "mean over a burst: building the messages of an iteration"),
-    "wait": Described(BURSTS, "<f8", "s", "mean over a burst: in the server, before the backend"),
-    "backend": Described(BURSTS, "<f8", "s", "mean over a burst: in the backend"),
+    "epoch": Described(
+        SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none", allowed=NUMBERED
+    ),
+    "t_start": Described(SERIES, "<f8", "s", "begin of the iteration since measuring began", allowed=FINITE),
+    "n": Described(CELL, "<i4", "1", "samples kept", allowed=count_of("sample")),
+    "status": Described(CELL, "|i1", "1", "how measuring a cell ended", allowed=STATUS),
+    "bursts": Described(CELL, "<i4", "1", "bursts kept", allowed=count_of("burst")),
+    "burst_epoch": Described(
+        BURSTS, "<i4", "1", "epoch of a burst; -1 where there is none", allowed=NUMBERED
+    ),
+    "serialise": Described(
+        BURSTS, "<f8", "s", "mean over a burst: building the messages of an iteration", allowed=FINITE
+    ),
+    "wait": Described(
+        BURSTS, "<f8", "s", "mean over a burst: in the server, before the backend", allowed=FINITE
+    ),
+    "backend": Described(BURSTS, "<f8", "s", "mean over a burst: in the backend", allowed=FINITE),
     **OF_VARIANT,
     **OF_CASE,
 }
 
 
-def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
-    return _of(CELL, units, long_name, dtype)
+def _cell(units: str, long_name: str, dtype: str = "<f8", allowed: Allowed | None = None) -> Described:
+    return _of(CELL, units, long_name, dtype, allowed)
 
 
 def _with_ends(name: str, units: str, long_name: str) -> dict[str, Described]:
@@ -98,10 +109,12 @@ def _with_ends(name: str, units: str, long_name: str) -> dict[str, Described]:
 
 
 SUMMARY: dict[str, Described] = {
-    "n": _cell("1", "samples", "<i4"),
-    "epochs": _cell("1", "epochs with samples", "<i4"),
-    "status": _cell("1", "how measuring a cell ended", "|i1"),
-    "steady": _cell("1", "whether the level stayed the same, as far as it can be told", "|i1"),
+    "n": _cell("1", "samples", "<i4", allowed=COUNT),
+    "epochs": _cell("1", "epochs with samples", "<i4", allowed=COUNT),
+    "status": _cell("1", "how measuring a cell ended", "|i1", allowed=STATUS),
+    "steady": _cell(
+        "1", "whether the level stayed the same, as far as it can be told", "|i1", allowed=codes(0, 1)
+    ),
     **_with_ends("median", "s", "median duration of an iteration"),
     **_with_ends("p99", "s", "99 % quantile of the durations"),
     "mean": _cell("s", "mean duration"),
@@ -112,9 +125,13 @@ SUMMARY: dict[str, Described] = {
     **_with_ends("ratio_to_tcp", "1", "rate over that of the variant tcp, epoch by epoch"),
     **_with_ends("ratio_to_raw", "1", "rate over that of the raw limit, epoch by epoch"),
     **_with_ends("ratio_to_raw_ofi", "1", "rate over that of libfabric alone, epoch by epoch"),
-    "pairs_tcp": _cell("1", "epochs in which both the cell and tcp were measured", "<i4"),
-    "pairs_raw": _cell("1", "epochs in which both the cell and the raw limit were measured", "<i4"),
-    "pairs_raw_ofi": _cell("1", "epochs in which both the cell and libfabric alone were measured", "<i4"),
+    "pairs_tcp": _cell("1", "epochs in which both the cell and tcp were measured", "<i4", allowed=COUNT),
+    "pairs_raw": _cell(
+        "1", "epochs in which both the cell and the raw limit were measured", "<i4", allowed=COUNT
+    ),
+    "pairs_raw_ofi": _cell(
+        "1", "epochs in which both the cell and libfabric alone were measured", "<i4", allowed=COUNT
+    ),
     "quantile": _of((*CELL, "share"), "s", "quantiles of the durations"),
     **{
         f"{stage}_time": _cell("s", f"{text}, median over bursts")
@@ -129,6 +146,9 @@ SUMMARY: dict[str, Described] = {
     **OF_CASE,
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+ATTRIBUTES = {**described.ROOT, "epoch_length": attribute("samples of a burst", COUNT)}
 
 
 @dataclass
@@ -276,6 +296,10 @@ class StoreSchema:
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
         """Dims of the table that a file of one table is made of, as `data convert` asks."""
         return [CELL]
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""

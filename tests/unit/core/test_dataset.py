@@ -14,7 +14,8 @@ import xarray as xr
 from fakeroom import in_child
 
 import sonde
-from sonde.core import dataset, seal
+from sonde.core import dataset, described, seal
+from sonde.core.allowed import COUNT
 from sonde.core.errors import DataError, Finding, Warning
 
 
@@ -259,6 +260,97 @@ def test_variables_and_groups_are_checked(copy):
     assert ("data.missing_variable", "/warnings has no hint(warning)") in found
     assert ("data.bad_dims", "/summary/median_low has dims (rank), but median has (rank, cell)") in found
     assert len(found) == 5
+
+
+@pytest.fixture
+def declared(monkeypatch) -> None:
+    """The room of the tests declares which values its variables and attributes may have."""
+    tables = {
+        "raw": {
+            "delay": described.optional(("rank", "cell", "sample"), "s", "delay", "<f8", COUNT),
+            "gone": described.optional(("rank",), "1", "what this dataset lacks"),
+        },
+        "": {"seed": described.attribute("seed"), "spread": described.attribute("spread")},
+    }
+    monkeypatch.setattr(fakeroom.SCHEMA, "tables", lambda tree: tables, raising=False)
+    monkeypatch.setattr(dataset, "room_schema", {"lab": fakeroom.SCHEMA}.get)
+
+
+def test_values_that_the_room_does_not_allow_are_refused_at_opening(copy, declared):
+    dataset.open(copy).close()
+    with netCDF4.Dataset(copy, "a") as file:
+        file["raw/delay"][1, 0, 0] = -3.0
+    error = told(copy)
+    assert error.code == "core.damaged_file"
+    assert (
+        f"{copy} is damaged: /raw/delay at rank 1, cell 0, sample 0 is -3.0; allowed: 0 and above"
+        in error.what
+    )
+    assert open_files(copy) == 0
+
+
+def test_attributes_that_the_room_does_not_allow_are_refused_at_opening(copy, declared):
+    spoil(copy, seed="three")
+    assert "root attribute seed is 'three'; allowed: a number" in told(copy).what
+
+
+def test_who_looks_at_what_is_wrong_opens_the_file_and_validate_lists_it(copy, declared):
+    with netCDF4.Dataset(copy, "a") as file:
+        file["raw/delay"][1, 0, 0] = -3.0
+    dataset.open(copy, any_values=True).close()
+    asked = []
+    (finding,) = dataset.validate(copy, lambda tree: asked.append(tree) or [])
+    assert (finding.code, finding.evidence["at"]) == ("lab.range", {"rank": 1, "cell": 0, "sample": 0})
+    assert not asked  # the room's own check calculates with what its tables promise
+
+
+def blamed(path: Path, error: Exception) -> DataError | None:
+    """What an error is taken for while a dataset was read."""
+    dataset.begin()
+    dataset.open(path).close()
+    return dataset.blamed(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("x"),
+        IndexError("index 3 is out of bounds"),
+        TypeError("unsupported operand"),
+        ValueError("not in list"),
+        ZeroDivisionError("division by zero"),
+        AttributeError("'NoneType' object has no attribute 'y'"),
+    ],
+)
+def test_a_mistake_of_ours_is_not_taken_for_the_data_s(sound, declared, error):
+    assert blamed(sound, error) is None
+
+
+def test_an_error_is_the_data_s_where_the_dataset_lacks_what_it_names(sound, declared):
+    refused = blamed(sound, KeyError("No variable named 'gone'."))
+    assert refused is not None
+    assert f"{sound} is damaged: /raw/gone is missing" in refused.what
+    refused = blamed(sound, KeyError("spread"))
+    assert refused is not None
+    assert "root attribute spread is missing" in refused.what
+    assert blamed(sound, ValueError("gone")) is None  # it was not looked for
+    assert blamed(sound, KeyError("gone_too")) is None
+
+
+def test_an_error_is_the_data_s_where_a_number_is_one_that_no_dataset_holds(copy, declared):
+    with netCDF4.Dataset(copy, "a") as file:
+        file["summary/median"][1, 0] = file["summary/median_high"][1, 0] = np.inf
+    refused = blamed(copy, OverflowError("cannot convert float infinity to integer"))
+    assert refused is not None
+    assert "/summary/median at rank 1, cell 0 is inf; allowed: -1e+18 to 1e+18" in refused.what
+    assert blamed(copy, RuntimeError("a lock is held")) is None
+
+
+def test_what_is_for_readers_explains_no_error(copy, declared):
+    with netCDF4.Dataset(copy, "a") as file:
+        del file["raw/delay"].long_name
+    assert [finding.code for finding in dataset.validate(copy)] == ["data.no_long_name"]
+    assert blamed(copy, ValueError("x")) is None
 
 
 def test_an_interval_that_does_not_hold_its_estimate_is_found(copy):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sonde.core.described import Described, check, optional
+from sonde.core import described
+from sonde.core.allowed import COUNT, index
+from sonde.core.described import Described, attribute, bad_attributes, check, misfits, optional
 
 
 def test_a_variable_has_its_unit_and_its_long_name():
@@ -68,3 +70,82 @@ def test_what_is_not_is_named(changes, code, word):
 def test_a_coordinate_that_is_wanted_and_missing():
     (finding,) = check("lab", "/raw", data().drop_vars("rank"), TABLE, ("rank", "size"))
     assert (finding.code, finding.evidence) == ("lab.coordinate", {"dim": "rank"})
+
+
+VALUES = {
+    "delay": Described(("rank",), "<f8", "s", "delay", allowed=COUNT),
+    "peer": Described(("rank",), "<i4", "1", "its peer", allowed=index("rank", -1)),
+    "host": Described(("rank",), "str", "", "host"),
+}
+
+
+def misfit(**changes: xr.Variable) -> list[str]:
+    peer = xr.Variable("rank", np.array([1, -1], np.int32), {"units": "1"})
+    return [one.text for one in misfits("lab", "/raw", data(peer=peer, **changes), VALUES)]
+
+
+def test_values_as_a_table_allows_them_are_no_misfit_and_nor_is_what_is_missing():
+    assert misfit() == []
+    assert misfit(delay=None, host=None) == []
+
+
+def test_a_misfit_names_the_variable_the_place_the_value_and_what_is_allowed():
+    assert misfit(delay=xr.Variable("rank", [1e-6, -2.0])) == [
+        "/raw/delay at rank 1 is -2.0; allowed: 0 and above"
+    ]
+    (finding,) = misfits("lab", "/raw", data(peer=xr.Variable("rank", [0, 2])), VALUES)
+    assert finding.code == "lab.range"
+    assert finding.evidence == {"variable": "peer", "at": {"rank": 1}, "value": 2, "count": 1}
+
+
+def test_of_a_variable_of_other_dims_or_another_type_no_value_is_read():
+    assert misfit(delay=xr.Variable("src", [-1.0])) == ["/raw/delay has dims (src), not (rank)"]
+    assert misfit(delay=xr.Variable("rank", np.array(["a", "b"], object))) == [
+        "/raw/delay is object, not <f8"
+    ]
+
+
+def test_long_columns_are_read_at_opening_where_they_are_positions_alone(monkeypatch):
+    monkeypatch.setattr(described, "WHOLE_AT_OPEN_BYTES", 1)
+    wrong = data(delay=xr.Variable("rank", [-1.0, 1.0]), peer=xr.Variable("rank", [0, 2]))
+    found = [one.evidence["variable"] for one in misfits("lab", "/raw", wrong, VALUES, all_values=False)]
+    assert found == ["peer"]
+    assert len(list(misfits("lab", "/raw", wrong, VALUES))) == 2
+
+
+ATTRIBUTES = {
+    "ranks": attribute("ranks", COUNT),
+    "levels": attribute("levels", listed=True),
+    "op": attribute("operation", text=True),
+}
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"ranks": np.int32(4), "levels": np.array([0.1, 0.2]), "op": "barrier"},
+        {"levels": 0.1},
+        {"ranks": "", "levels": "[]"},  # as `seal` writes what is not known, and a list of nothing
+        {"other": "x"},
+    ],
+)
+def test_attributes_as_a_table_says(attrs):
+    assert list(bad_attributes(attrs, ATTRIBUTES)) == []
+
+
+@pytest.mark.parametrize(
+    ("attrs", "text"),
+    [
+        ({"ranks": -1}, "root attribute ranks is -1; allowed: 0 and above"),
+        ({"ranks": "four"}, "root attribute ranks is 'four'; allowed: a number"),
+        ({"ranks": np.arange(3)}, "root attribute ranks is [0, 1, 2]; allowed: a number"),
+        ({"levels": np.array([0.1, np.inf])}, "allowed: any finite number"),
+        ({"levels": ["a", "b"]}, "allowed: a number, or a list of them"),
+        ({"op": 7}, "root attribute op is 7; allowed: a text"),
+    ],
+)
+def test_attributes_of_another_type_or_value_are_named(attrs, text):
+    (finding,) = bad_attributes(attrs, ATTRIBUTES)
+    assert finding.code == "data.bad_attribute"
+    assert text in finding.text
