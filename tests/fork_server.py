@@ -126,13 +126,20 @@ class Forked:
 
 
 def start(
-    words: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None = None
+    words: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    streams: Mapping[int, str] = {},
+    removed: bool = False,
 ) -> Forked | None:
     """Starts `sonde WORDS`; None where a child cannot be what a new process would be.
 
-    stdin: through a pipe; None: /dev/null
+    stdin: through a pipe; None: /dev/null. streams: standard streams by number that are files instead, "" closed,
+    "|" a pipe that nobody reads. removed: whether its folder, which is empty, is removed.
     """
     asked = {"words": [*words], "cwd": str(cwd), "env": dict(env), "cpus": [*os.sched_getaffinity(0)]}
+    asked |= {"streams": [*streams.items()], "removed": removed}
     request = json.dumps(asked).encode()
     if not settled(env) or len(request) > REQUEST_BYTES:
         return None
@@ -230,13 +237,21 @@ def become(request: dict, files: list[int]) -> None:
     for number in range(3):
         os.dup2(files[number], number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for number, place in request["streams"]:
+        redirect(number, place)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if [number, ""] in request["streams"]:
+            setattr(sys, name, None)  # as Python has what was closed when it began
+            setattr(sys, f"__{name}__", None)
+            continue
         old = getattr(sys, name)  # which knows of another file whether it can be positioned
         stream = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
         stream.reconfigure(line_buffering=name == "stderr" or stream.isatty())
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     os.chdir(request["cwd"])
+    if request["removed"]:
+        os.rmdir(request["cwd"])
     os.sched_setaffinity(0, request["cpus"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -245,12 +260,24 @@ def become(request: dict, files: list[int]) -> None:
     sys.argv = [str(PROGRAM), *request["words"]]
 
 
+def redirect(number: int, place: str) -> None:
+    """What a shell does for `>file`, `>&-`, and `| true`."""
+    if not place:
+        os.close(number)
+        return
+    read, write = os.pipe() if place == "|" else (os.open(place, os.O_RDONLY), os.open(place, os.O_RDWR))
+    os.dup2(write, number)
+    os.close(read)
+    os.close(write)
+
+
 def end(code: int) -> NoReturn:
     """Ends this process as a new one would end, but for the teardown of modules, which copies all that was loaded."""
     threading._shutdown()
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     ctypes.CDLL(None).exit(code)  # runs destructors of native libraries
     raise AssertionError("exit() returned")
 

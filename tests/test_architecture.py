@@ -328,7 +328,34 @@ def other_ways(path: PurePosixPath, text: str) -> list[str]:
     ]
 
 
-PYTHON: tuple[Rule, ...] = (layers, pure, drawing, printing, outcomes, once, names, other_ways)
+PROCESS_NAMES = re.compile(r"/proc/\{.*/(stat|status|comm|maps)|'(stat|comm)'")
+
+
+def texts_of_others(path: PurePosixPath, text: str) -> list[str]:
+    """Names are bytes: of what programs print, and the kernel says of processes, what is no text ends no command."""
+    found = []
+    for node in nodes(text):
+        if not isinstance(node, ast.Call) or "errors" in (given := {word.arg for word in node.keywords}):
+            continue
+        if "text" in given and any(ast.unparse(word) == "text=True" for word in node.keywords):
+            found.append(f"line {node.lineno}: text=True without errors=")
+        what = ast.unparse(node.func)
+        if what.endswith(".read_text") and PROCESS_NAMES.search(what) and len(node.args) < 2:
+            found.append(f"line {node.lineno}: a process may be called what is no text")
+    return found
+
+
+PYTHON: tuple[Rule, ...] = (
+    layers,
+    pure,
+    drawing,
+    printing,
+    outcomes,
+    once,
+    names,
+    other_ways,
+    texts_of_others,
+)
 NATIVE: tuple[Rule, ...] = (include_layers, no_formats, names)
 
 
@@ -369,6 +396,9 @@ def test_there_is_something_to_hold_the_rules_against():
 
 
 BREAKS = [
+    (texts_of_others, "src/sonde/io/run_x.py", "subprocess.run(['x'], text=True)"),
+    (texts_of_others, "src/sonde/io/run_x.py", "Path(f'/proc/{pid}/stat').read_text()"),
+    (texts_of_others, "src/sonde/io/run_x.py", "(task / 'comm').read_text()"),
     (layers, "src/sonde/core/x.py", "import sonde.net.schema"),
     (layers, "src/sonde/core/x.py", "from sonde.report import page"),
     (layers, "src/sonde/core/x.py", "def f():\n    from sonde import net"),
@@ -482,6 +512,8 @@ KEEPS = [
         "with os.fdopen(run.change(name), 'r+b', buffering=0) as file: ...",
     ),
     (other_ways, "src/sonde/cli/x.py", "shutil.rmtree(folder)"),
+    (texts_of_others, "src/sonde/io/run_x.py", "subprocess.run(['x'], text=True, errors='replace')"),
+    (texts_of_others, "src/sonde/io/run_x.py", "Path(f'/proc/{pid}/stat').read_text('utf-8', 'replace')"),
 ]
 
 

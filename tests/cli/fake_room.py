@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import logging
+import warnings
 from pathlib import Path
 
 import click
+import numpy as np
 
 from sonde.core.errors import EnvironmentFailure, Exit, Finding, Warning
 from sonde.core.options import SIZES, common, settings
@@ -89,6 +92,11 @@ def fail(how: str) -> Outcome:
             return None  # type: ignore[return-value]
         case "finding":
             return Outcome("fake", "fail", "It was found.", exit=Exit.FINDING)
+        case "grumble":
+            np.array([1.0]) / np.array([0.0])
+            warnings.warn("this will be removed", DeprecationWarning, stacklevel=1)
+            logging.getLogger("matplotlib.font_manager").warning("findfont: no such family")
+            return Outcome("fake", "fail", "All is well.")
         case "incomplete":
             return Outcome("fake", "fail", "2 cells have no data.", complete=False, exit=Exit.INCOMPLETE)
     raise AssertionError(how)

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sonde.cli import streams
 from sonde.cli.console import Console, foreseen, plain
 from sonde.cli.faults import Fault
-from sonde.core.errors import Exit, Finding, UsageError
+from sonde.core.errors import Exit, Finding, UsageError, Warning
 from sonde.core.events import NullProgress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
@@ -204,7 +205,7 @@ def test_what_to_do_next_is_wrapped_where_it_is_words(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command", ["sonde data validate 'a b.nc' --values", "pip install --upgrade sonde-hpc", "'make setup'"]
+    "command", ["sonde data validate 'a b.nc' --values", "pip install 'h5py>=3.16'", "'make setup'"]
 )
 def test_a_command_within_words_is_not_broken(command):
     text = f"{'word ' * 13}then: {command}"
@@ -274,6 +275,43 @@ def test_bytes_are_poured_as_they_come(pieces):
     assert out.getvalue() == ""
 
 
+class Unread(io.StringIO):
+    """What `| head -1` leaves of a pipe: met once (streams.py)."""
+
+    met = False
+
+    def flush(self) -> None:
+        if self.getvalue() and not self.met:
+            self.met = True
+            raise streams.ReaderGone
+
+
+@pytest.mark.parametrize("asked", [{}, {"json": True}])
+def test_a_check_that_finds_a_fault_says_so_by_its_exit_code_to_a_reader_that_has_gone(asked):
+    err = io.StringIO()
+    outcome = Outcome(
+        "net", "check", "Bad.", exit=Exit.FINDING, warnings=[Warning("net.w", "it is noisy", "")]
+    )
+    assert Console(Settings(**asked), Unread(), err).show(outcome) == Exit.FINDING
+    assert err.getvalue() == ("" if asked else "warning: it is noisy\n")
+
+
+def test_json_has_names_as_datasets_have_them_and_is_text_to_every_reader():
+    out = io.StringIO()
+    outcome = Outcome("io", "show", values={"paths": ["bad\udcff", "line\nbreak"], "\udcfe": Path("\udcfd")})
+    Console(Settings(json=True), out, io.StringIO()).show(outcome)
+    assert out.getvalue().encode().isascii()
+    read = json.loads(out.getvalue())
+    assert (read["paths"], read[r"\xfe"]) == ([r"bad\xff", "line\nbreak"], r"\xfd")
+
+
+def test_a_name_with_line_breaks_stays_in_its_row():
+    out = printed(
+        Outcome("io", "show", tables=[Table("", ("file", "n"), [("a\nb\tc\udcff", "1"), ("d", "2")], (1,))])
+    )
+    assert [line.split() for line in out.splitlines()[-2:]] == [[r"a\x0ab\x09c\xff", "1"], ["d", "2"]]
+
+
 @pytest.mark.parametrize(
     ("pieces", "text"),
     [
@@ -327,11 +365,11 @@ def test_the_mark_says_whether_all_is_well():
     assert printed(Outcome("net", "run", "Unknown.", sound=False)).startswith("! Unknown.")
 
 
-def test_a_terminal_without_the_letters_gets_question_marks(monkeypatch):
+def test_a_terminal_without_the_letters_gets_the_units_spelt(monkeypatch):
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
     assert Console(Settings(), out, io.StringIO()).show(FULL) == 0
-    assert b"1.21 ?s" in raw.getvalue()
+    assert b"1.21 us" in raw.getvalue()
 
 
 def test_json_for_a_terminal_without_the_letters_is_still_json():
@@ -436,3 +474,41 @@ def test_cells_that_are_marks_have_their_colour():
 def test_coloured_lines_do_not_end_in_blanks_either():
     lines = [ESCAPE.sub("", line) for line in printed(FULL, color="always").splitlines()]
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+def test_no_number_of_a_table_is_split_over_lines(monkeypatch, columns):
+    """Of tables of any shape, with units, signs, powers, dates and names in which numbers are."""
+    random = np.random.default_rng(4)
+    words = ("4400 × 6.55 KiB", "10.4 KiB", "-5.9 %", "1e-05", "2026-11-26 15:38", "net;ofi_rxm 5.14 µs")
+    words += ("−16 to 0 %", "1,198,477", "342.6 W", "1.012 kW", "2.2 GHz", "7 of 8", "host-0123.rack-17")
+    heads = ("name", "size", "a head of words", "n", "duration")
+    token = re.compile(
+        r"\d{4}-\d\d-\d\d|(?:(?<!\w)[-−])?\d(?:[.,:]?\d)*(?:e-05)?(?: (?:[kM]?i?B|%|µs|k?W|GHz))?"
+    )
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for _ in range(100):
+        n = int(random.integers(2, 9))
+        rows = [tuple(random.choice(words, n)) for _ in range(3)]
+        right = tuple(k for k in range(n) if random.random() < 0.5)
+        table = Table("Title", tuple(random.choice(heads, n)), rows, right)
+        shown = printed(Outcome("net", "run", tables=[table]))
+        assert max(map(len, shown.splitlines())) <= columns
+        drawn = " ".join(re.split(r"\s{2,}|\n", shown))
+        asked = sorted(found for row in rows for cell in row for found in token.findall(cell))
+        assert sorted(token.findall(drawn)) == asked, shown
+
+
+def test_a_table_that_is_too_wide_for_its_numbers_has_its_cells_below_each_other(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [("fast", *["1.25 µs to 1.35 µs"] * 4), ("slow", *["12.5 µs to 13.5 µs"] * 4)]
+    table = Table("Delays", ("what", "8 B", "1 KiB", "64 KiB", "1 MiB"), rows, (1, 2, 3, 4), "a note")
+    shown = printed(Outcome("net", "run", tables=[table])).splitlines()
+    assert shown[1:5] == [
+        "  Delays",
+        "  what    fast",
+        "  8 B     1.25 µs to 1.35 µs",
+        "  1 KiB   1.25 µs to 1.35 µs",
+    ]
+    assert shown[6:9] == ["  1 MiB   1.25 µs to 1.35 µs", "", "  what    slow"]
+    assert shown[-1] == "  a note"

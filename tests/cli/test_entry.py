@@ -75,7 +75,7 @@ def test_a_closed_stdout_is_told_and_not_traced():
         f"'{SONDE}' net modes --json > /dev/full", shell=True, capture_output=True, text=True, timeout=120
     )
     assert ran.returncode == 3
-    assert ran.stderr.startswith("error: net: no space left on device")
+    assert ran.stderr.startswith("error: net: standard output: no space left on device")
 
 
 def test_ctrl_c_exits_130_with_one_word():
@@ -146,3 +146,36 @@ def test_what_runs_inside_another_process_begins_with_its_call(capsys):
 
     before = time.monotonic()
     assert before <= Settings().began <= time.monotonic()
+
+
+GRUMBLE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from sonde.cli import commands, entry
+commands.COMMANDS["fake"] = commands.Command("fake_room", "group", "For tests.", commands.ROOMS)
+sys.exit(entry.main(["fake", "fail", "grumble", *sys.argv[2:]]))
+"""
+
+
+def grumbles(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command whose libraries warn of numbers and of what will be removed, and log a warning."""
+    return subprocess.run(
+        [sys.executable, "-c", GRUMBLE, str(Path(__file__).parent), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SONDE_CONFIG": "", "COLUMNS": "80"} | env,
+    )
+
+
+def test_warnings_of_libraries_do_not_reach_a_user():
+    ran = grumbles()
+    assert (ran.returncode, ran.stdout) == (0, "✓ All is well.\n")
+    assert ran.stderr == ""
+
+
+def test_whoever_asks_for_warnings_of_libraries_has_them():
+    for ran in (grumbles("--debug"), grumbles(PYTHONWARNINGS="always")):
+        assert ran.returncode == 0
+        assert "RuntimeWarning: divide by zero" in ran.stderr
+        assert "findfont" in ran.stderr

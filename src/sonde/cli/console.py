@@ -8,15 +8,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
+from sonde.cli import streams
 from sonde.cli.faults import Fault
 from sonde.core.errors import Exit, Finding, UsageError
 from sonde.core.events import NullProgress, Progress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
-from sonde.core.printable import printable, printable_json
+from sonde.core.printable import SPELT, encodable, one_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console as Rich
@@ -25,7 +27,12 @@ MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that a
 WIDEST = 110  # columns; longer lines are hard to read
 # A command within words: "... with: sonde io show a.nc", "run 'make setup' again".
 # Between a number and its unit no line breaks.
-UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|[kKMGT]?i?B(?:/s)?|[kMG] ?(?:/s|messages/s))(?![\w]))")
+_UNITS = r"(?:%|[nµm]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMG]? ?(?:/s|messages/s)|[mkM]?[WJ]|[kMG]?Hz|°C)(?![\w])"
+UNIT = re.compile(rf"(?<=\d) (?={_UNITS})")
+# A number as it stands in a cell, with its sign, its unit and what belongs to it: "-5.9 %", "1e-05", "2026-11-26".
+NUMBER = re.compile(
+    rf"\d{{4}}-\d\d-\d\d|(?:(?<!\w)[-+±−~≈≤≥<>])?\d(?:[.,:]?\d)*(?:[eE][-+]?\d+)?(?: ?{_UNITS})?"
+)
 COMMAND = re.compile(r"(?<=: )(?:sonde|pip) [^;]*|'(?:sonde|pip|make|mount) [^']*'")
 
 
@@ -50,28 +57,33 @@ class Console:
         settings.bar, settings.say, settings.screen = self.bar, self.say, self.screen
         for stream in (self.out, self.err):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")  # a terminal without µ must not end a run
+                stream.reconfigure(errors=SPELT)  # a terminal without µ must not end a run, nor lose the unit
 
     def show(self, outcome: Outcome) -> int:
-        """Prints a command's result."""
-        if outcome.stream is not None:
-            self._pour(outcome.stream)
+        """Prints a command's result. Its exit code is the same when the reader of stdout has gone."""
+        with suppress(streams.ReaderGone):
+            self._result(outcome)
+            self.out.flush()
+        if self.settings.json or outcome.stream is not None:
             return self.close(outcome.exit)
-        if self.settings.json:
-            self._json(
-                outcome.as_json() | ({} if outcome.document is None else {"document": outcome.document})
-            )
-            return self.close(outcome.exit)
-        if outcome.document is not None:
-            # A file, or who reads a pipe, gets every byte: it may be data.
-            self.out.write(printable(outcome.document) if _is_terminal(self.out) else outcome.document)
-        else:
-            self._render(outcome)
         if outcome.warnings and _is_terminal(self.err):
             self.err.write("\n")
         for warning in outcome.warnings:
             self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
         return self.close(outcome.exit)
+
+    def _result(self, outcome: Outcome) -> None:
+        if outcome.stream is not None:
+            self._pour(outcome.stream)
+        elif self.settings.json:
+            self._json(
+                outcome.as_json() | ({} if outcome.document is None else {"document": outcome.document})
+            )
+        elif outcome.document is not None:
+            # A file, or who reads a pipe, gets every byte: it may be data.
+            self.out.write(printable(outcome.document) if _is_terminal(self.out) else outcome.document)
+        else:
+            self._render(outcome)
 
     def fail(self, fault: Fault, error: BaseException) -> int:
         """Prints what went wrong."""
@@ -83,7 +95,8 @@ class Console:
         told: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
         if fault.warnings:
             told["warnings"] = [warning.as_json() for warning in fault.warnings]
-        if self.settings.json and self._took(told):
+        unwritable = isinstance(error, OSError) and error.filename == streams.STDOUT
+        if self.settings.json and not unwritable and self._took(told):
             pass
         elif fault.exit == Exit.INTERRUPTED:
             bare = fault.what == "interrupted"  # by Python, anywhere
@@ -101,10 +114,9 @@ class Console:
         try:
             self._json(value)
             self.out.flush()
-        except BrokenPipeError:
-            raise
+        except streams.ReaderGone:
+            return True
         except OSError:
-            self.abandon()
             return False
         return True
 
@@ -118,11 +130,6 @@ class Console:
         self.out.flush()
         self.err.flush()
         return int(code)
-
-    def abandon(self) -> int:
-        """Nobody reads stdout any more: ends quietly, and keeps the interpreter from complaining at exit."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
-        return int(Exit.DONE)
 
     def say(self, text: str) -> None:
         """A line for a person, at once; a line that begins with a blank is a command to copy, and is not wrapped."""
@@ -210,7 +217,7 @@ class Console:
         from rich.text import Text
 
         to = self.err if outcome.beside else self.out
-        rich, outcome = self._rich(to), _printable(outcome)
+        rich, outcome = self._rich(to), _printable(outcome, getattr(to, "encoding", None) or "utf-8")
         good = (outcome.exit == Exit.DONE or outcome.meant) and not outcome.findings and outcome.sound
         with rich.capture() as drawn:
             if outcome.verdict:
@@ -242,42 +249,52 @@ class Console:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts."""
+    """What JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts; a
+    byte of a name that is no text is its number, for half a character is no text to most readers of JSON."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, str):
+        return encodable(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if hasattr(value, "tolist"):  # numpy, without importing it
         return plain(value.tolist())
-    return str(value)
+    return encodable(str(value))
 
 
-def _printable(outcome: Outcome) -> Outcome:
-    """The parts of it that are drawn: names, and what others wrote, are in any of them."""
+def _printable(outcome: Outcome, encoding: str) -> Outcome:
+    """The parts of it that are drawn: names, and what others wrote, are in any of them.
 
-    def of(table: Table) -> Table:
-        rows = [[printable(cell) for cell in row] for row in table.rows]
-        columns = [printable(name) for name in table.columns]
-        title, note = printable(table.title), printable(table.note)
-        return replace(table, title=title, columns=columns, rows=rows, note=note)
+    What the encoding lacks is spelt before it is laid out: a spelling may take more columns.
+    """
+
+    def of(text: str) -> str:
+        return printable(text).encode(encoding, SPELT).decode(encoding)
+
+    def cell(text: str) -> str:
+        return of(one_line(text))
+
+    def of_table(table: Table) -> Table:
+        rows = [[cell(text) for text in row] for row in table.rows]
+        columns = [cell(name) for name in table.columns]
+        return replace(table, title=of(table.title), columns=columns, rows=rows, note=of(table.note))
 
     findings = [
-        replace(one, text=printable(one.text), code=printable(one.code), next=printable(one.next))
-        for one in outcome.findings
+        replace(one, text=of(one.text), code=of(one.code), next=of(one.next)) for one in outcome.findings
     ]
-    values = {"report": printable(str(made))} if (made := outcome.values.get("report")) else {}
+    values = {"report": cell(str(made))} if (made := outcome.values.get("report")) else {}
     return replace(
         outcome,
-        verdict=printable(outcome.verdict),
-        lines=[printable(line) for line in outcome.lines],
-        tables=[of(table) for table in outcome.tables],
+        verdict=of(outcome.verdict),
+        lines=[of(line) for line in outcome.lines],
+        tables=[of_table(table) for table in outcome.tables],
         findings=findings,
         values=values,
-        dataset=printable(outcome.dataset) if outcome.dataset else None,
+        dataset=cell(outcome.dataset) if outcome.dataset else None,
     )
 
 
@@ -342,7 +359,7 @@ def _hanging(mark: Any, text: Any) -> Any:
     return grid
 
 
-# Behind these a name may go on in the next line.
+# Behind these a name may go on in the next line, but within a number.
 _SEAMS = re.compile(r"(?<=[_/=.,:;-])(?!:)(?=.)|(?<= )")
 _LEAST = 8  # columns, of what is cut into lines
 _BETWEEN = 3  # columns of a table, in columns of the terminal
@@ -350,7 +367,7 @@ _BETWEEN = 3  # columns of a table, in columns of the terminal
 
 def _widths(table: Table, width: int) -> list[int] | None:
     """Of the columns of a table that is wider than the terminal: words and names give way, the widest first, then
-    numbers, between their words. None where it fits as it is, or cannot."""
+    numbers, between their words. None where it fits as it is; [] where no width leaves each number in one piece."""
     cells = [[row[k] for row in table.rows] for k in range(len(table.columns))]
     widest = [max(map(len, (head, *below)), default=0) for head, below in zip(table.columns, cells)]
     room = width - _BETWEEN * (len(widest) - 1)
@@ -359,14 +376,17 @@ def _widths(table: Table, width: int) -> list[int] | None:
 
     def least(numbers: Callable[[str], int]) -> list[int]:
         heads = [_longest_word(head) for head in table.columns]
+        pieces = [max(map(_longest_number, below), default=0) for below in cells]
         return [
-            max(head, *map(numbers, cells[k]), 0) if k in table.right else min(widest[k], max(head, _LEAST))
-            for k, head in enumerate(heads)
+            max(head, piece, *map(numbers, cells[k]), 0)
+            if k in table.right
+            else min(widest[k], max(head, piece, _LEAST))
+            for k, (head, piece) in enumerate(zip(heads, pieces))
         ]
 
     floor = next((one for one in map(least, (len, _longest_word)) if sum(one) <= room), None)
     if floor is None:
-        return None
+        return []
     for k in table.right:  # a head of several words may take several lines
         widest[k] -= min(widest[k] - floor[k], sum(widest) - room)
     while sum(widest) > room:
@@ -378,16 +398,45 @@ def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
 
+def _longest_number(text: str) -> int:
+    return max((len(found[0]) for found in NUMBER.finditer(text)), default=0)
+
+
 def _in_lines(cell: str, width: int) -> str:
-    """A cell in lines of at most `width`, broken where a name has a seam, or else anywhere."""
-    lines = [""]
-    for part in (piece.replace("\0", " ") for piece in _SEAMS.split(UNIT.sub("\0", cell))):
-        if len((lines[-1] + part).rstrip()) > width and lines[-1]:
-            lines.append("")
-        lines[-1] += part
-        while len(lines[-1].rstrip()) > width:
-            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
-    return "\n".join(line.rstrip() for line in lines)
+    """A cell in lines of at most `width`, broken where a name has a seam, or else anywhere, but not within a number."""
+    whole = {at for found in NUMBER.finditer(cell) for at in range(found.start() + 1, found.end())}
+    seams = [found.start() for found in _SEAMS.finditer(cell) if found.start() not in whole]
+    lines, begin = [], 0
+    while len(cell[begin:].rstrip()) > width:
+        fits = [at for at in seams if begin < at and len(cell[begin:at].rstrip()) <= width]
+        anywhere = (at for at in range(min(begin + width, len(cell)), begin, -1) if at not in whole)
+        end = fits[-1] if fits else next(anywhere, None)
+        if end is None:  # one number that is wider than the column
+            end = next(at for at in range(begin + width, len(cell) + 1) if at not in whole)
+        lines.append(cell[begin:end].rstrip())
+        begin = end
+    return "\n".join([*lines, cell[begin:].rstrip()])
+
+
+def _below_each_other(table: Table, width: int) -> Any:
+    """A table of which the terminal has no place for one row: each row's cells below each other, with their names."""
+    from rich.text import Text
+
+    names = max((len(name) for name in table.columns), default=0)
+    beside = names + 2 if names + 2 + _LEAST <= width // 2 + _LEAST else 2
+    text = Text()
+    for k, row in enumerate(table.rows):
+        if k:
+            text.append("\n\n")
+        shown = [(name, cell) for name, cell in zip(table.columns, row) if cell]
+        for n, (name, cell) in enumerate(shown):
+            text.append("\n" if n else "")
+            if name:
+                text.append(name.ljust(names) + "  " if beside > 2 else f"{name}:\n  ", "dim")
+            indent = beside if name else 0
+            lines = _in_lines(cell, max(1, width - indent)).split("\n")
+            text.append(f"\n{' ' * indent}".join(lines), MARKS.get(cell, ""))
+    return text
 
 
 def _table(table: Table, width: int) -> Any:
@@ -396,6 +445,8 @@ def _table(table: Table, width: int) -> Any:
     from rich.table import Table as Rich
     from rich.text import Text
 
+    parts: list[Any] = [Text(table.title, "bold")] if table.title else []
+    widths = _widths(table, width)
     drawn = Rich(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -404,7 +455,6 @@ def _table(table: Table, width: int) -> Any:
         header_style="dim",
         border_style="dim",
     )
-    widths = _widths(table, width)
     for index, name in enumerate(table.columns):
         drawn.add_column(
             Text(name),
@@ -415,8 +465,7 @@ def _table(table: Table, width: int) -> Any:
     for row in table.rows:
         cells = [_in_lines(cell, n) for cell, n in zip(row, widths)] if widths else row
         drawn.add_row(*(Text(cell, MARKS.get(cell, "")) for cell in cells))
-    parts: list[Any] = [Text(table.title, "bold")] if table.title else []
-    parts.append(drawn)
+    parts.append(_below_each_other(table, width) if widths == [] and table.rows else drawn)
     if table.note:
         lines = [part for line in table.note.splitlines() for part in _wrapped(line, width)]
         parts.append(Text("\n".join(lines), "dim"))

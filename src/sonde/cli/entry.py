@@ -6,14 +6,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
+from sonde.cli import streams
 from sonde.cli.commands import root
 from sonde.cli.console import Console, foreseen
 from sonde.cli.faults import fault_of
 from sonde.core import interrupt, surroundings
+from sonde.core.errors import Exit
 from sonde.core.outcome import Outcome
 
 
@@ -28,6 +32,26 @@ def age_s() -> float:
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+@contextmanager
+def _libraries_silent(debug: bool) -> Iterator[None]:
+    """Warnings of libraries, also those that they log, are for whoever writes programs with them: a user gets Sonde's
+    own. --debug, -W and PYTHONWARNINGS let them through.
+    """
+    if debug or sys.warnoptions:
+        yield
+        return
+    import logging
+
+    silent = logging.NullHandler()  # without any, warnings that are logged go to stderr
+    logging.getLogger().addHandler(silent)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.getLogger().removeHandler(silent)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -45,6 +69,8 @@ def _main(words: Sequence[str] | None) -> int:
     alone = words is None  # else the process is another's, and so is its environment
     loading_s = age_s() if alone else 0.0
     words = list(sys.argv[1:] if words is None else words)
+    if alone:
+        streams.secure()
     if task := os.environ.get("_SONDE_COMPLETE"):
         from click.shell_completion import shell_complete
 
@@ -55,23 +81,21 @@ def _main(words: Sequence[str] | None) -> int:
     settings.began -= loading_s
     console = Console(settings)
     try:
-        try:
-            if alone:
-                for line in surroundings.make_safe(os.environ):
-                    settings.say(f"warning: {line}")
-            with root.make_context("sonde", words, obj=settings) as context:
-                outcome = root.invoke(context)
-            if not isinstance(outcome, Outcome):
-                line = " ".join(["sonde", *settings.command])
-                raise TypeError(f"'{line}' returned {type(outcome).__name__}, not an Outcome")
+        if alone:
+            for line in surroundings.make_safe(os.environ):
+                settings.say(f"warning: {line}")
+        with root.make_context("sonde", words, obj=settings) as context, _libraries_silent(settings.debug):
+            outcome = root.invoke(context)
+        if not isinstance(outcome, Outcome):
+            line = " ".join(["sonde", *settings.command])
+            raise TypeError(f"'{line}' returned {type(outcome).__name__}, not an Outcome")
+        with _libraries_silent(settings.debug):
             return console.show(outcome)
-        except click.exceptions.NoArgsIsHelpError as bare:
-            return console.help(bare.format_message())
-        except click.exceptions.Exit as done:  # --help and --version have printed
-            return console.close(done.exit_code)
-        except BrokenPipeError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            return console.fail(fault_of(error), error)
-    except BrokenPipeError:  # the reader has gone: `sonde ... | head`
-        return console.abandon()
+    except click.exceptions.NoArgsIsHelpError as bare:
+        return console.help(bare.format_message())
+    except click.exceptions.Exit as done:  # --help and --version have printed
+        return console.close(done.exit_code)
+    except streams.ReaderGone:  # while a command prints over and over: `sonde power watch | head`
+        return int(Exit.DONE)
+    except (Exception, KeyboardInterrupt) as error:
+        return console.fail(fault_of(error), error)

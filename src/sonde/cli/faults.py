@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -63,6 +64,9 @@ def fault_of(error: BaseException) -> Fault:
         where = f"{error.filename}: " if error.filename else ""
         reason = (error.strerror or str(error)).lower()
         return Fault("core.refused", f"{where}{reason}", _MACHINE[error.errno], exit=Exit.ENVIRONMENT)
+    if isinstance(error, FileNotFoundError) and _folder_is_gone():
+        what = "the current folder was removed, and the command has to write or look for files in it"
+        return Fault("core.no_folder", what, "go to a folder that exists: cd", exit=Exit.ENVIRONMENT)
     dataset = sys.modules.get("sonde.core.dataset")  # loaded by whatever has read one; --help must be quick
     if dataset is not None and (told := dataset.blamed(error, _room_check)):
         return fault_of(told)
@@ -75,6 +79,16 @@ def fault_of(error: BaseException) -> Fault:
         f"internal: {text}",
         "a mistake in Sonde: run it again with --debug, and report what it prints to Sonde's developers",
     )
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    except OSError:  # such as a folder above that may not be read
+        return False
+    return False
 
 
 def _room_check(path: Path, any_size: bool) -> Check:

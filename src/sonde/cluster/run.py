@@ -138,7 +138,7 @@ class Keeper:
 
 
 def _field(pid: int, name: str) -> str:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
         if line.startswith(f"{name}:"):
             return line.partition(":")[2]
     return ""
@@ -565,7 +565,7 @@ class Cluster:
         """
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | keywords
-        with self.popen(node, command, text=True, **pipes) as process:
+        with self.popen(node, command, text=True, errors="replace", **pipes) as process:
             try:
                 out, err = process.communicate(input, timeout=timeout_s)
             except subprocess.TimeoutExpired:
@@ -687,6 +687,7 @@ def _build(wanted: Plan, folder: Path) -> Kept:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,  # a Ctrl-C in the terminal is not for it
             env={"PATH": program_path(os.environ), "LC_ALL": "C"},
         )

@@ -62,7 +62,13 @@ def _batch(program: str, text: str, inside: tuple[str, ...] = ()) -> None:
         return
     words = [*inside, program, "-batch", "-"]
     ran = subprocess.run(
-        words, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+        words,
+        input=text,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if ran.returncode != 0:
         raise Failed(program, ran.stderr.strip())

@@ -19,6 +19,7 @@ import numpy as np
 
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written
 from sonde.core.owned_files import Folder
+from sonde.core.printable import json_names
 
 FILE_MAGIC = b"SONDEBLK"
 _FREE_BYTES = 256 << 20
@@ -194,7 +195,7 @@ class BlockFile:
                 "read it with the Sonde that wrote it",
             )
         try:
-            header = json.loads(text.decode("utf-8", "replace"))  # a program may be called what is no text
+            header = json.loads(json_names(text))
         except (ValueError, RecursionError):
             raise damaged("the header is not JSON") from None
         if not isinstance(header, dict):

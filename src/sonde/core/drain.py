@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from sonde.core.errors import Finding
-from sonde.core.hostlist import fold
+from sonde.core.errors import Finding, typed
+from sonde.core.hostlist import listed
 
 LISTED = 3  # pairs of hosts that a line names
 
@@ -16,7 +15,7 @@ def drain_command(findings: Sequence[Finding]) -> str:
     """`drain_words` as one line, for people to read. No program may look for it in an output, which holds the words of
     others as well: it gets the list, from --json.
     """
-    return shlex.join(drain_words(findings))
+    return typed(*drain_words(findings))
 
 
 def drain_words(findings: Sequence[Finding]) -> list[str]:
@@ -29,7 +28,7 @@ def drain_words(findings: Sequence[Finding]) -> list[str]:
         return []
     first = next(finding for finding in findings if hosts & set(hosts_of(finding)))
     reason = f"sonde: {first.text.partition(' (also at ')[0]}"[:120]
-    return ["scontrol", "update", f"NodeName={fold(sorted(hosts))}", "State=DRAIN", f"Reason={reason}"]
+    return ["scontrol", "update", f"NodeName={listed(sorted(hosts))}", "State=DRAIN", f"Reason={reason}"]
 
 
 def drain_lines(findings: Sequence[Finding]) -> list[str]:

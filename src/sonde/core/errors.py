@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
+
+from sonde.core.printable import command_line
 
 
 class Exit(IntEnum):
@@ -126,7 +127,7 @@ def reason_not_written(error: OSError | RuntimeError) -> str:
 
 def typed(*words: object) -> str:
     """A command line to copy: words that a shell would take apart are quoted."""
-    return shlex.join(str(word) for word in words)
+    return command_line(words)
 
 
 def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:

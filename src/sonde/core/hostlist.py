@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import sonde._core as _core
+from sonde.core.errors import UsageError
 from sonde.core.printable import encodable
 
 
@@ -29,6 +30,18 @@ def fold(hosts: Iterable[str]) -> str:
     UsageError  core.bad_hosts: a name holds a character that no host name has.
     """
     return str(_core.hostlist_fold([encodable(host) for host in hosts]))
+
+
+def listed(hosts: Iterable[str]) -> str:
+    """Hosts by names as they were found: `fold` of them; where one is no host name, all in turn.
+
+    A kernel takes any bytes for a name, and a finding about such a host is not lost to it.
+    """
+    names = [encodable(host) for host in hosts]
+    try:
+        return fold(names)
+    except UsageError:
+        return ",".join(dict.fromkeys(names))
 
 
 def check(text: str) -> str:

@@ -11,12 +11,33 @@ from os import PathLike
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote
 
+from sonde.core.errors import UsageError, typed
+
 _AS_IT_IS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 def encoded(value: str | PathLike[str]) -> str:
     """A value as one word of printable ASCII: "a%0Ab" for a line break between a and b."""
     return quote_from_bytes(os.fsencode(value), _AS_IT_IS)
+
+
+def utf8_path(path: str | PathLike[str]) -> str:
+    """A path as libraries of Sonde's in C++ take one.
+
+    Raises
+    ------
+    UsageError  core.bad_path: it holds bytes that are no UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "core.bad_path",
+            f"the path '{text}' holds bytes that are no UTF-8; allowed: paths that are text",
+            typed("mv", text, "NEW-NAME"),
+        ) from None
+    return text
 
 
 def kernel_lines(path: Path) -> list[str]:

@@ -8,8 +8,14 @@ the library crashes. So it begins here, without them; afterwards the environment
 """
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["netCDF4"]
+__all__ = ["named", "netCDF4"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9/._+~-]+")
 
 _hidden = {name: os.environ.pop(name) for name in ("HDF5_VOL_CONNECTOR", "HDF5_DRIVER") if name in os.environ}
 try:
@@ -19,3 +25,23 @@ try:
         netCDF4.Dataset("begin.nc", "w", diskless=True, persist=False).close()
 finally:
     os.environ.update(_hidden)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[str]:
+    """A name by which netCDF4 opens the file for reading, for as long as this lasts.
+
+    It takes names of UTF-8 only; netCDF-C takes a backslash for a slash, and `#`, `:` and brackets for parts of a URL.
+
+    Raises
+    ------
+    OSError.
+    """
+    if _PLAIN.fullmatch(str(path)):
+        yield str(path)
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

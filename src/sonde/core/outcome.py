@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.errors import Exit, Finding, Warning
+from sonde.core.errors import Exit, Finding, Warning, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +39,7 @@ class Outcome:
     findings, warnings: typed. values: what the verb measures, merged into the JSON object.
     tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
     and is not wrapped. sound: False where nothing is wrong but too little is known to say so.
+    The verdict then says why. Its mark means the same of every command: docs/reference/cli.md, "Marks".
     document: raw text for stdout instead (CSV, Markdown). stream: raw bytes for stdout instead, taken piece by piece
     while they are written; a terminal gets them only where they are text. exit: the exit code; of `io run`
     and `cluster exec` that of the command which they ran. meant: it ended as it should, whatever its exit code is, as a
@@ -79,7 +79,7 @@ class Outcome:
         A word of several lines, a script, is shown by its first: a terminal would be full of it.
         """
         shown = [[_first_line(word) for word in line] for line in commands]
-        lines = ["It would start:", *(f"  {shlex.join(line)}" for line in shown)] if shown else []
+        lines = ["It would start:", *(f"  {typed(*line)}" for line in shown)] if shown else []
         if shown != [list(line) for line in commands]:
             lines.append(f"Scripts are cut short at {CUT}; --json has the whole command.")
         return cls(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shlex
 import shutil
 import socket
 import struct
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import sonde
 from sonde.core import distribution
+from sonde.core.errors import typed
 from sonde.core.launch import cpus
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def attrs(
     """
     return {
         "sonde_version": sonde.__version__,
-        "command": shlex.join(command),
+        "command": typed(*command),
         "created_utc": (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seed": seed,
         "hostlist": hostlist,
@@ -308,7 +308,13 @@ def _run(*command: str) -> str:
     """The first line a command prints, whatever its exit status; "" when it does not run."""
     try:
         told = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

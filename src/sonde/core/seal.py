@@ -40,7 +40,7 @@ from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
 from sonde.core.deadline import Deadline, LeftOut
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
 from sonde.core.owned_files import Folder, NewFile, is_part
-from sonde.core.printable import encodable
+from sonde.core.printable import encodable, encodable_within, name_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +113,7 @@ class RoomSchema(Protocol):
 
     One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes block files in
     a run's folder whole, however often it is called; it returns what the plan gains, and warnings. ended: the run noted
-    how.
+    how. One may have `tables(tree)`, the `described.Tables` of a dataset of its: what it refuses when it is opened.
     """
 
     room: str
@@ -1043,7 +1043,7 @@ def _attribute(value: Any) -> Any:
             return [encodable(item) for item in value]
         if all(isinstance(item, int | float) for item in value):
             return np.asarray(value)
-    return json.dumps(value, default=plain)
+    return json.dumps(encodable_within(value), default=plain)
 
 
 def _write_attrs(group: netCDF4.Dataset | netCDF4.Variable[Any], attrs: Mapping[str, Any]) -> None:
@@ -1156,7 +1156,7 @@ def _write_variable(draft: _Draft, group: netCDF4.Group, name: str, variable: xr
 
 def _texts(name: str, values: np.ndarray) -> np.ndarray:
     flat = [
-        item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+        name_text(item) if isinstance(item, bytes) else encodable(item) if isinstance(item, str) else item
         for item in values.ravel().tolist()
     ]
     if not all(isinstance(item, str) for item in flat):
@@ -1189,4 +1189,4 @@ def _finish(
         ):
             variable = _create(group, column, ("warning",), "str", {"long_name": long_name})
             for row, warning in enumerate(warnings):
-                variable[row] = getattr(warning, column)
+                variable[row] = encodable(getattr(warning, column))

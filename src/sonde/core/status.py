@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from sonde.core.allowed import codes
 
 # 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
 NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = range(5)
@@ -15,6 +18,7 @@ ENDED_EARLY = {
     "timeout": "the run was ended because it said nothing",
 }
 """By root attribute `stop_reason`: why cells have no data, whatever else they may lack."""
+STATUS = codes(NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED)
 STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
 
 
@@ -35,3 +39,10 @@ def status_counts(status: np.ndarray) -> dict[str, int]:
         "drift": int((status == DRIFT).sum()),
         "undecided": int((status == UNDECIDED).sum()),
     }
+
+
+def mostly_converged(counts: Mapping[str, int]) -> bool:
+    """Whether at least half of the cells with data are known as well as their rule asked; where no rule decided, too.
+    counts: of status_counts, or of cells alone.
+    """
+    return 2 * counts.get("converged", counts["cells"]) >= counts["cells"]

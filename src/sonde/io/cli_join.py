@@ -117,7 +117,7 @@ def _attrs(attrs: list[dict[str, Any]], schema: str) -> dict[str, Any]:
         "command": typed("sonde", *sys.argv[1:]),
         "traced": " + ".join(str(one["traced"]) for one in attrs),
         "joined": [str(one.get("run_id", "")) for one in attrs],
-        "hostlist": hostlist.fold(dict.fromkeys(hosts)),
+        "hostlist": hostlist.listed(dict.fromkeys(hosts)),
         "stop_reason": "ended" if "ended" in reasons else reasons[0],  # of a server nothing else is the end
         "complete": min(int(one.get("complete", 1)) for one in attrs),
         "began_utc_ns": min(int(one["began_utc_ns"]) for one in attrs),

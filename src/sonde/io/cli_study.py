@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.errors import Exit, UsageError
+from sonde.core.errors import Exit, UsageError, typed
 from sonde.core.options import DURATION, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome
 from sonde.io import cli
@@ -289,6 +288,6 @@ def _dry(plan: Plan, start: Start, out: Path, budget_s: float) -> Outcome:
             "rounds": plan.rounds,
             "expected_s": expected,
             "cells": plan.as_json()["cells"],
-            "commands": [shlex.join(line) for line in lines],
+            "commands": [typed(*line) for line in lines],
         },
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.printable import name_text
+
 RECORD = np.dtype(
     [
         ("begin", "<u8"), ("end", "<u8"), ("size", "<u8"), ("offset", "<u8"), ("file", "<u4"), ("function", "<u2"),
@@ -110,9 +112,7 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
         length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
         text_ends = counted = at + 1 + -(-length // RECORD.itemsize)
         is_call[at + 1 : text_ends] = False
-        found.append(
-            (at, calls, records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "backslashreplace"))
-        )
+        found.append((at, calls, name_text(records[at + 1 : text_ends].tobytes()[:length])))
     ended = records[is_call]
     notes: list[Note] = []
     for at, first, name in found:

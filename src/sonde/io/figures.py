@@ -125,7 +125,7 @@ def program(summary: xr.Dataset) -> str:
     order = np.lexsort(
         (whole, own, ranks)
     )  # a script that starts ranks, and what it runs first, are ranks, too
-    return str(summary["process_program"].values[order[-1]]).rpartition("/")[2] or "a program"
+    return one_line(str(summary["process_program"].values[order[-1]]).rpartition("/")[2]) or "a program"
 
 
 def io_time(summary: xr.Dataset) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from sonde.core import peers
 from sonde.core.errors import Finding
+from sonde.core.printable import one_line
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import slow_servers, worlds
 from sonde.io.collective_io import COLLECTIVE, directions
@@ -187,7 +188,7 @@ def _failed(trace: _Trace) -> list[Finding]:
         "files": files,
         "ranks": [int(rank) for rank in ranks if rank >= 0],
     }
-    where = f", on {', '.join(files[:NAMED])}{more}" if files else ""
+    where = f", on {', '.join(map(one_line, files[:NAMED]))}{more}" if files else ""
     if len(told) > NAMED:
         said.append("others")
     return [

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.printable import name_text
 from sonde.io.run_probe import File, files_of
 
 # Of the namespace that the kernel's events tell numbers of processes in (PROC_PID_INIT_INO, linux/proc_ns.h).
@@ -58,7 +59,7 @@ def process(number: int) -> Process:
             "name a process with a program",
         )
     try:
-        program = _shown(os.readlink(folder / "exe")).removesuffix(" (deleted)")
+        program = name_text(os.readlink(folder / "exe")).removesuffix(" (deleted)")
     except OSError:
         program = name
     return Process(number, program, files, tuple(_open_files(folder)))
@@ -88,7 +89,7 @@ def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
             with suppress(OSError):
                 name = os.readlink(entry)
                 if name.startswith("/") or int(entry.name) > _STANDARD:
-                    yield int(entry.name), _shown(name) if name.startswith("/") else ""
+                    yield int(entry.name), name_text(name) if name.startswith("/") else ""
 
 
 @contextmanager
@@ -135,11 +136,6 @@ def _refused(path: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _shown(name: str) -> str:
-    """A path as text: anybody may call a file what is none, and a dataset holds nothing else."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _text(path: Path) -> str:

@@ -153,7 +153,14 @@ def _candidates(more: Iterable[Path]) -> Iterator[Path]:
     folders: dict[Path, None] = dict.fromkeys(more)
     for tool in ("ldconfig", "/sbin/ldconfig"):
         try:
-            ran = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False, timeout=20)
+            ran = subprocess.run(
+                [tool, "-p"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=20,
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         for match in re.findall(r"=> (/\S+)", ran.stdout):

@@ -198,6 +198,7 @@ def _run(*words: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=COMMAND_S,
             check=False,
             start_new_session=True,  # a Ctrl-C is the command's

@@ -121,7 +121,9 @@ def _fio(program: str, folder: Path, writers: int, each: int) -> list[Limit]:
             f"--size={each}", f"--runtime={MOST_S:g}", f"--numjobs={writers}", "--ioengine=psync", "--group_reporting",
             "--end_fsync=1", "--output-format=json",
         ]  # fmt: skip
-        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_FIO_S)
+        ran = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", check=False, timeout=_FIO_S
+        )
         if ran.returncode:  # as on a file system without direct I/O
             return _loop(folder, writers, each)
         try:

@@ -119,7 +119,14 @@ def _cache() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for tool in ("ldconfig", "/sbin/ldconfig"):
         try:
-            ran = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False, timeout=20)
+            ran = subprocess.run(
+                [tool, "-p"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=20,
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         for line in ran.stdout.splitlines():

@@ -82,7 +82,7 @@ def components(mpi: Mpi | None) -> tuple[str, ...]:
     program = mpi.mpirun.with_name("ompi_info")
     words = [str(program if program.exists() else "ompi_info"), "--parsable", "--param", "io", "all"]
     try:
-        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+        ran = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     found = re.findall(r"^mca:io:(\w+):version:", ran.stdout, re.M)

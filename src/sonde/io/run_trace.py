@@ -24,6 +24,7 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks, mpi_environment
 from sonde.core.lines import kernel_lines
+from sonde.core.printable import one_line
 from sonde.core.units import format_duration
 from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
@@ -561,7 +562,7 @@ class _Witness:
 
     def told(self) -> set[int]:
         """What came to all since this was asked last."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self._process.pid}/status").read_text("utf-8", "replace")
         pending = 0
         for mask in re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$", status, re.MULTILINE):
             pending |= int(mask, 16)
@@ -601,7 +602,7 @@ def _of_status(status: int, command: Sequence[str], interrupted: bool) -> list[W
     return [
         Warning(
             "io.command_failed",
-            f"'{Path(command[0]).name}' ended {how}; this is what it did until then",
+            f"'{one_line(Path(command[0]).name)}' ended {how}; this is what it did until then",
             "its own words, above, say why",
         )
     ]

@@ -68,7 +68,9 @@ def mounted() -> Iterator[Path]:
         if kept is not None:
             break
         words = ["mount", "-t", "tracefs", OURS, str(PLACES[0])]
-        said = subprocess.run(words, capture_output=True, text=True, check=False).stderr.strip()
+        said = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", check=False
+        ).stderr.strip()
         kept = _hold()
     if kept is None:
         raise EnvironmentFailure(

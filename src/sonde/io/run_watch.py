@@ -50,7 +50,14 @@ def asked(layers: Sequence[Layer]) -> bool:
 def known_calls() -> dict[str, int]:
     """System calls of this machine by name. EnvironmentFailure  io.not_built."""
     path = _program()
-    told = subprocess.run([str(path), "--calls"], capture_output=True, text=True, check=True, timeout=20)
+    told = subprocess.run(
+        [str(path), "--calls"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
+        timeout=20,
+    )
     return {name: int(number) for name, number in (line.split() for line in told.stdout.splitlines())}
 
 
@@ -91,6 +98,7 @@ def watching(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,
             pass_fds=(run.fileno(),),
         )

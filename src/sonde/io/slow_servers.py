@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import peers
+from sonde.core.allowed import COUNT, NUMBERED, codes, index
 from sonde.core.described import optional as _of
 from sonde.core.units import format_size
 from sonde.io import join, servers, worlds
@@ -26,14 +27,28 @@ if TYPE_CHECKING:
 
 _PEER = ("peer",)
 SUMMARY = {
-    "peer_layer": _of(_PEER, "1", "layer of the servers that were compared", "<i8"),
-    "peer_process": _of(_PEER, "1", "server that was compared with the others", "<i8"),
-    "peer_way": _of(
-        _PEER, "1", "what was compared: time of the server (0), of the way there and back (1)", "<i8"
+    "peer_layer": _of(_PEER, "1", "layer of the servers that were compared", "<i8", allowed=index("layer")),
+    "peer_process": _of(
+        _PEER, "1", "server that was compared with the others", "<i8", allowed=index("process")
     ),
-    "peer_function": _of(_PEER, "1", "client's call that these requests began with; -1 any", "<i8"),
-    "peer_class": _of(_PEER, "1", "size class k of requests of 2^(k-1) to 2^k - 1 B; -1 any", "<i8"),
-    "peer_requests": _of(_PEER, "1", "requests of that server", "<i8"),
+    "peer_way": _of(
+        _PEER,
+        "1",
+        "what was compared: time of the server (0), of the way there and back (1)",
+        "<i8",
+        allowed=codes(0, 1),
+    ),
+    "peer_function": _of(
+        _PEER,
+        "1",
+        "client's call that these requests began with; -1 any",
+        "<i8",
+        allowed=index("function", -1),
+    ),
+    "peer_class": _of(
+        _PEER, "1", "size class k of requests of 2^(k-1) to 2^k - 1 B; -1 any", "<i8", allowed=NUMBERED
+    ),
+    "peer_requests": _of(_PEER, "1", "requests of that server", "<i8", allowed=COUNT),
     "peer_time": _of(_PEER, "s", "their time at the server, or on the way"),
     "peer_total": _of(_PEER, "s", "time of all its joined requests, as the clients saw it"),
     "peer_ratio": _of(_PEER, "1", "typical time over the median of the other servers; NaN not compared"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import stats
+from sonde.core.allowed import COUNT, index
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.io.study_schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, RECORD, WHOLE
@@ -50,13 +51,23 @@ SUMMARY: dict[str, Described] = {
     **OF_FUNCTION,
     **OF_LAYER,
     "direction": Described(("direction",), "str", "", "writing or reading"),
-    "runs": _of(("cell",), "1", "runs without the tracer that count: of these are the rates", "<i8"),
-    "traced_runs": _of(
-        ("cell",), "1", "runs with the tracer that count: of these are calls and times of functions", "<i8"
+    "runs": _of(
+        ("cell",), "1", "runs without the tracer that count: of these are the rates", "<i8", allowed=COUNT
     ),
-    "failed_runs": _of(("cell",), "1", "runs whose command failed", "<i8"),
+    "traced_runs": _of(
+        ("cell",),
+        "1",
+        "runs with the tracer that count: of these are calls and times of functions",
+        "<i8",
+        allowed=COUNT,
+    ),
+    "failed_runs": _of(("cell",), "1", "runs whose command failed", "<i8", allowed=COUNT),
     "baseline": _of(
-        ("cell",), "1", "the cell that this one is compared with: the first of its benchmark", "<i8"
+        ("cell",),
+        "1",
+        "the cell that this one is compared with: the first of its benchmark",
+        "<i8",
+        allowed=index("cell"),
     ),
     **_with_ends("rate", _RATE, "B/s", "median rate over runs without the tracer"),
     **_with_ends("ratio", _RATE, "1", "rate over that of the baseline, by rounds"),
@@ -72,7 +83,7 @@ SUMMARY: dict[str, Described] = {
     "place_cluster": Described(("place",), "str", "", "the cluster, where it is a network"),
     "what": Described(("what",), "str", "", "what was measured alone"),
     "limit_by": Described(_PLACE, "str", "", "with what it was measured"),
-    "limit_runs": _of(_PLACE, "1", "how often", "<i8"),
+    "limit_runs": _of(_PLACE, "1", "how often", "<i8", allowed=COUNT),
     **_with_ends("limit", _PLACE, "B/s", "median rate of a place or network alone"),
 }
 

@@ -219,7 +219,7 @@ def _who(summary: xr.Dataset) -> str:
     if programs > 1:
         words = [f"{words[0]} of {programs} MPI programs"]
     if others:
-        name = str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2]
+        name = one_line(str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2])
         words.append(
             name if not count and others == 1 else counted(others, "other process" if count else "process")
         )
@@ -551,7 +551,7 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
 
 
 def _program_name(summary: xr.Dataset, process: int) -> str:
-    return str(summary["process_program"].values[process]).rpartition("/")[2]
+    return one_line(str(summary["process_program"].values[process]).rpartition("/")[2])
 
 
 def _without_servers_in_one(

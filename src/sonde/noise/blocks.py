@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
+from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, codes, count_of, index
 from sonde.core.deadline import Deadline
-from sonde.core.described import Described
+from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
@@ -52,41 +53,67 @@ _BURST, _SOURCE = ("source", "burst"), ("source",)
 
 # name: what it is. Each is a field of the block's record, named alike.
 BLOCK: dict[str, Described] = {
-    "t_begin": _of(_CELL, "s", "begin of a block since the run began"),
-    "length": _of(_CELL, "s", "length of a block, from its first iteration to the end of its last"),
-    "excluded": _of(_CELL, "s", "of the block, spent on agreeing to go on and on noting stalls"),
-    "run_delay": _of(_CELL, "s", "time the kernel kept the rank from running"),
-    "cpu": _of(_CELL, "s", "CPU time of the rank"),
-    "resumed": _of(_CELL, "s", "when the block's agent was let go, or would have been, since the run began"),
-    "iterations": _of(_CELL, "1", "iterations; -1 not known", "<i8"),
-    "involuntary": _of(_CELL, "1", "involuntary context switches; -1 not known", "<i8"),
-    "stalls_lost": _of(_CELL, "1", "stalls for which there was no room; -1 not known", "<i8"),
+    "t_begin": _of(_CELL, "s", "begin of a block since the run began", allowed=FINITE),
+    "length": _of(
+        _CELL, "s", "length of a block, from its first iteration to the end of its last", allowed=COUNT
+    ),
+    "excluded": _of(
+        _CELL, "s", "of the block, spent on agreeing to go on and on noting stalls", allowed=FINITE
+    ),
+    "run_delay": _of(_CELL, "s", "time the kernel kept the rank from running", allowed=FINITE),
+    "cpu": _of(_CELL, "s", "CPU time of the rank", allowed=FINITE),
+    "resumed": _of(
+        _CELL,
+        "s",
+        "when the block's agent was let go, or would have been, since the run began",
+        allowed=FINITE,
+    ),
+    "iterations": _of(_CELL, "1", "iterations; -1 not known", "<i8", allowed=NUMBERED),
+    "involuntary": _of(_CELL, "1", "involuntary context switches; -1 not known", "<i8", allowed=NUMBERED),
+    "stalls_lost": _of(
+        _CELL, "1", "stalls for which there was no room; -1 not known", "<i8", allowed=NUMBERED
+    ),
 }
 # cpu(rank) is the hardware thread, as in `net`.
 _NAME_IN_RAW = {"cpu": "cpu_time"}
 
 RUN: dict[str, Described] = {
     "count": _of(("rank", "block", "class"), "1", "readings of a duration in each class", "<u4"),
-    "class_edge": _of(("rank", "edge"), "s", "edges of the classes of durations"),
-    "segment": _of(("block",), "1", "segment a block belongs to; -1 not known", "<i4"),
-    "variant": _of(("block",), "1", "what was on; 0 nothing, -1 not known", "<i4"),
-    "status": _of(("block",), "1", "whether all ranks have a block", "|i1"),
+    "class_edge": _of(
+        ("rank", "edge"), "s", "edges of the classes of durations", allowed=Allowed(low=0, rises="edge")
+    ),
+    "segment": _of(("block",), "1", "segment a block belongs to; -1 not known", "<i4", allowed=NUMBERED),
+    "variant": _of(
+        ("block",), "1", "what was on; 0 nothing, -1 not known", "<i4", allowed=index("variant_index", -1)
+    ),
+    "status": _of(("block",), "1", "whether all ranks have a block", "|i1", allowed=codes(MISSING, COMPLETE)),
     "variant_name": _of(("variant_index",), "", "name of a variant", "str"),
-    "n_stalls": _of(_RANK, "1", "stalls of a rank", "<i8"),
+    "n_stalls": _of(_RANK, "1", "stalls of a rank", "<i8", allowed=count_of("stall")),
 }
 
 # name: (field of a stall, what it is)
 STALL: dict[str, tuple[str, Described]] = {
-    "stall_block": ("", _of(_STALL, "1", "block of a stall; -1 beyond the rank's last", "<i4")),
-    "stall_t": ("t_s", _of(_STALL, "s", "begin of the iteration that stalled, since the run began")),
-    "stall_length": ("length_s", _of(_STALL, "s", "length of that iteration")),
+    "stall_block": (
+        "",
+        _of(_STALL, "1", "block of a stall; -1 beyond the rank's last", "<i4", allowed=index("block", -1)),
+    ),
+    "stall_t": (
+        "t_s",
+        _of(_STALL, "s", "begin of the iteration that stalled, since the run began", allowed=FINITE),
+    ),
+    "stall_length": ("length_s", _of(_STALL, "s", "length of that iteration", allowed=COUNT)),
     "stall_delay": (
         "delay_s",
-        _of(_STALL, "s", "the kernel kept the rank from running since its last stall; NaN not known"),
+        _of(
+            _STALL,
+            "s",
+            "the kernel kept the rank from running since its last stall; NaN not known",
+            allowed=FINITE,
+        ),
     ),
     "stall_gap": (
         "gap_s",
-        _of(_STALL, "s", "longest gap between two polls of it; NaN where none was polled"),
+        _of(_STALL, "s", "longest gap between two polls of it; NaN where none was polled", allowed=FINITE),
     ),
 }
 _STALL_RECORD = np.dtype([(name, "<f4") for name in ("t_s", "length_s", "delay_s", "gap_s")])
@@ -95,22 +122,24 @@ ITERATION: dict[str, Described] = {
     "iteration": _of(
         ("rank", "block", "reading"), "1", "every reading in ticks of the rank's counter; 0 none", "<u4"
     ),
-    "n_readings": _of(_CELL, "1", "readings kept one by one", "<i8"),
+    "n_readings": _of(_CELL, "1", "readings kept one by one", "<i8", allowed=count_of("reading", -1)),
 }
 
 # In the order in which the detector lists them.
 CALIBRATED: dict[str, Described] = {
-    "tick": _of(_RANK, "s", "length of a tick of the counter"),
-    "steady": _of(_RANK, "1", "1 where the processor's own counter is used", "|i1"),
-    "iteration_time": _of(_RANK, "s", "median of an iteration before the first block"),
-    "stall_threshold": _of(_RANK, "s", "an iteration longer than this is a stall"),
-    "stamp_cost": _of(_RANK, "s", "cost of one reading of the counter and its store"),
-    "keeping_share": _of(_RANK, "1", "cost of keeping every reading, share of the bare loop"),
-    "keeping_low": _of(_RANK, "1", "lower end of its 95 % interval"),
-    "keeping_high": _of(_RANK, "1", "upper end of its 95 % interval"),
-    "stamp_every": _of(_RANK, "1", "iterations that share a reading; -1 not known", "<i4"),
-    "agree_every": _of(_RANK, "1", "iterations between two agreements to go on; -1 not known", "<i4"),
-    "room": _of(_RANK, "1", "readings that a block has memory for; -1 not known", "<i8"),
+    "tick": _of(_RANK, "s", "length of a tick of the counter", allowed=FINITE),
+    "steady": _of(_RANK, "1", "1 where the processor's own counter is used", "|i1", allowed=codes(0, 1, -1)),
+    "iteration_time": _of(_RANK, "s", "median of an iteration before the first block", allowed=FINITE),
+    "stall_threshold": _of(_RANK, "s", "an iteration longer than this is a stall", allowed=FINITE),
+    "stamp_cost": _of(_RANK, "s", "cost of one reading of the counter and its store", allowed=FINITE),
+    "keeping_share": _of(_RANK, "1", "cost of keeping every reading, share of the bare loop", allowed=FINITE),
+    "keeping_low": _of(_RANK, "1", "lower end of its 95 % interval", allowed=FINITE),
+    "keeping_high": _of(_RANK, "1", "upper end of its 95 % interval", allowed=FINITE),
+    "stamp_every": _of(_RANK, "1", "iterations that share a reading; -1 not known", "<i4", allowed=NUMBERED),
+    "agree_every": _of(
+        _RANK, "1", "iterations between two agreements to go on; -1 not known", "<i4", allowed=NUMBERED
+    ),
+    "room": _of(_RANK, "1", "readings that a block has memory for; -1 not known", "<i8", allowed=NUMBERED),
 }
 
 # In the order of native AgentUse.
@@ -118,22 +147,26 @@ USE: dict[str, Described] = {
     "agent_cpu": _of(_USE, "s", "CPU time of the agent on the node"),
     "keeper_cpu": _of(_USE, "s", "CPU time of its keeper"),
     "agent_drive": _of(_USE, "s", "time that driving the agent's load took"),
-    "agent_wakeups": _of(_USE, "1", "times the agent's threads were woken; -1 not known", "<i8"),
-    "agent_processes": _of(_USE, "1", "processes of the agent; -1 not known", "<i8"),
-    "agent_threads": _of(_USE, "1", "threads of the agent; -1 not known", "<i8"),
-    "agent_rss": _of(_USE, "B", "resident memory of the agent; -1 not known", "<i8"),
-    "agent_drives": _of(_USE, "1", "times the agent's load was driven; -1 not known", "<i8"),
-    "agent_drives_failed": _of(_USE, "1", "of these, how many failed; -1 not known", "<i8"),
+    "agent_wakeups": _of(
+        _USE, "1", "times the agent's threads were woken; -1 not known", "<i8", allowed=NUMBERED
+    ),
+    "agent_processes": _of(_USE, "1", "processes of the agent; -1 not known", "<i8", allowed=NUMBERED),
+    "agent_threads": _of(_USE, "1", "threads of the agent; -1 not known", "<i8", allowed=NUMBERED),
+    "agent_rss": _of(_USE, "B", "resident memory of the agent; -1 not known", "<i8", allowed=NUMBERED),
+    "agent_drives": _of(
+        _USE, "1", "times the agent's load was driven; -1 not known", "<i8", allowed=NUMBERED
+    ),
+    "agent_drives_failed": _of(_USE, "1", "of these, how many failed; -1 not known", "<i8", allowed=NUMBERED),
 }
 NODE: dict[str, Described] = {
-    "node_rank": _of(("node",), "1", "rank that kept the node's agent", "<i4"),
+    "node_rank": _of(("node",), "1", "rank that kept the node's agent", "<i4", allowed=index("rank")),
     "node_host": _of(("node",), "", "host of a node", "str"),
 }
 
 # In the order in which the detector tells them, the number of the look first.
 LOOKS: dict[str, Described] = {
-    "look_blocks": _of(_LOOK, "1", "blocks seen by a look; -1 not known", "<i4"),
-    "look_elapsed": _of(_LOOK, "s", "time of a look since the run began"),
+    "look_blocks": _of(_LOOK, "1", "blocks seen by a look; -1 not known", "<i4", allowed=NUMBERED),
+    "look_elapsed": _of(_LOOK, "s", "time of a look since the run began", allowed=FINITE),
     "look_p": _of(_LOOK, "1", "p of the test on all blocks so far"),
     "look_p_fold": _of(_LOOK, "1", "p of stalls folded at the period"),
     "look_p_ranked": _of(_LOOK, "1", "p of ranked blocks"),
@@ -141,7 +174,9 @@ LOOKS: dict[str, Described] = {
     "look_z_ranked": _of(_LOOK, "1", "largest rank sum, standardised"),
     "look_period": _of(_LOOK, "s", "period of the largest cell"),
     "look_phase": _of(_LOOK, "s", "phase of the largest cell"),
-    "look_from_resume": _of(_LOOK, "1", "1 where the phase counts from the agent's resumption", "|i1"),
+    "look_from_resume": _of(
+        _LOOK, "1", "1 where the phase counts from the agent's resumption", "|i1", allowed=codes(0, 1, -1)
+    ),
     "look_feature": _of(_LOOK, "1", "number that was ranked; -1 not known", "<i4"),
     "look_p_so_far": _of(_LOOK, "1", "what the run may claim so far: min of p / spend"),
     "look_cost": _of(_LOOK, "s", "time the test took"),
@@ -150,11 +185,11 @@ LOOKS: dict[str, Described] = {
 
 PLACE: dict[str, Described] = {
     "host": _of(_RANK, "", "host a rank ran on", "str"),
-    "cpu": _of(_RANK, "1", "hardware thread a rank ran on; -1 not known", "<i4"),
-    "core": _of(_RANK, "1", "core a rank ran on; -1 not known", "<i4"),
-    "l3": _of(_RANK, "1", "L3 cache a rank ran under; -1 not known", "<i4"),
-    "numa": _of(_RANK, "1", "NUMA node a rank ran on; -1 not known", "<i4"),
-    "package": _of(_RANK, "1", "processor package a rank ran on; -1 not known", "<i4"),
+    "cpu": _of(_RANK, "1", "hardware thread a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
+    "core": _of(_RANK, "1", "core a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
+    "l3": _of(_RANK, "1", "L3 cache a rank ran under; -1 not known", "<i4", allowed=NUMBERED),
+    "numa": _of(_RANK, "1", "NUMA node a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
+    "package": _of(_RANK, "1", "processor package a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
 }
 
 SOURCES: dict[str, Described] = {
@@ -165,7 +200,7 @@ SOURCES: dict[str, Described] = {
         for name, (_, dtype, _, unit, text) in BURST.items()
     },
     **{f"source_{name}": _of(_SOURCE, unit, text, dtype) for name, (_, dtype, unit, text) in SOURCE.items()},
-    "n_bursts": _of(_SOURCE, "1", "bursts of a source", "<i8"),
+    "n_bursts": _of(_SOURCE, "1", "bursts of a source", "<i8", allowed=count_of("burst")),
 }
 _BURST_TIMES = ("planned", "begin")
 
@@ -182,6 +217,41 @@ RAW: dict[str, Described] = {
     **SOURCES,
 }
 """What /raw may hold; what comes of records that a run has none of is left out."""
+
+ATTRIBUTES = {
+    **described.ROOT,
+    **{
+        name: attribute(f"{name}, as the run was planned")
+        for name in (
+            "alpha",
+            "matters",
+            "block_s",
+            "settle_s",
+            "grain_s",
+            "fold_weight",
+            "period_s",
+            "detected_s",
+            "p_live",
+        )
+    },
+    **{
+        name: attribute(f"{name}, as the run was planned", COUNT)
+        for name in ("ranks", "size", "permutations")
+    },
+    **{
+        name: attribute(f"{name}, as the run was planned", listed=True)
+        for name in (
+            "rounds",
+            "spend",
+            "periods_s",
+            "shares",
+            "levels",
+            "variant_sources",
+            "variant_periods_s",
+        )
+    },
+}
+"""Root attributes that judging again calculates with."""
 
 Piece = tuple[str, tuple[int | slice, ...], np.ndarray]
 
@@ -340,6 +410,12 @@ class RunSchema:
             return analyse(raw, deadline)
         limit = deadline or Deadline()
         return studies.add(raw, analyse(raw, limit.part(0.5)), limit)
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        from sonde.noise.analyse import SUMMARY
+
+        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one. See `validate`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 import time
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, get_args
 
 import click
 
-from sonde.core.errors import Exit, UsageError, Warning
+from sonde.core.errors import Exit, UsageError, Warning, typed
 from sonde.core.options import CPUS, DURATION, common, settings
 from sonde.core.outcome import Outcome
 from sonde.noise import saved
@@ -280,7 +279,7 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:
         "looks_after_pairs": [sum(design.rounds[: k + 1]) for k in range(len(design.rounds))],
         "periods_s": list(design.periods_s or COMMON_PERIODS_S),
         "expected_s": plan.expected_s,
-        "command": shlex.join(line),
+        "command": typed(*line),
     }
     rows = [
         ("dataset", str(out)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import Exit, SondeError, UsageError, Warning
+from sonde.core.errors import Exit, SondeError, UsageError, Warning, typed
 from sonde.core.options import CPUS, DURATION, SHARE, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome
 from sonde.noise import cli_detector, saved, studies, study_words
@@ -458,7 +457,7 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
                 "rounds": list(design.rounds),
                 "shares": list(plan.shares),
                 "expected_s": plan.expected_s,
-                "command": shlex.join(line),
+                "command": typed(*line),
             }
         )
     told = values[0] if len(values) == 1 else {"datasets": values}

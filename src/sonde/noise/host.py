@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import stats
+from sonde.core.allowed import COUNT, FINITE, LEVELS, Allowed
+from sonde.core.described import Described, optional
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share
+from sonde.noise.host_schema import CPU
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,32 +89,20 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         name: (("cpu",), per_cpu[name], {"units": unit, "long_name": text})
         for name, (unit, text) in _TEXTS.items()
     }
-    low, high = np.array(EDGES[:-1]), np.array(EDGES[1:])
-    lc, q, co = ("cpu", "length_class"), ("cpu", "quantile"), ("cpu", "counter")
-    out |= {
-        "class_rate": (lc, class_rate, {"units": "1/s", "long_name": "detours of a class of length"}),
-        "class_share": (lc, class_share, {"units": "1", "long_name": "share of the time they take"}),
-        "class_low": (("length_class",), low, {"units": "s", "long_name": "shortest detour of a class"}),
-        "class_high": (("length_class",), high, {"units": "s", "long_name": "longest detour of a class"}),
-        "length_quantile": (q, quantile, {"units": "s", "long_name": "length of detours"}),
-        "short_quantile": (q, short, {"units": "s", "long_name": "length of detours up to 100 µs"}),
-        "counter_rate": (co, rate, {"units": "1/s", "long_name": "interrupts of a CPU"}),
-        "counter_match": (
-            co,
-            match,
-            {
-                "units": "1",
-                "long_name": "rank correlation over windows of a counter with the number of detours",
-            },
-        ),
-        "spectrum": (
-            ("cpu", "frequency"),
-            spectrum,
-            {"units": "1", "long_name": "power of the number of detours in time, over its median"},
-        ),
-        "threshold": (("cpu",), raw["threshold"].values, dict(raw["threshold"].attrs)),
-        "least_step": (("cpu",), raw["least_step"].values, dict(raw["least_step"].attrs)),
+    tables = {
+        "class_rate": class_rate,
+        "class_share": class_share,
+        "class_low": np.array(EDGES[:-1]),
+        "class_high": np.array(EDGES[1:]),
+        "length_quantile": quantile,
+        "short_quantile": short,
+        "counter_rate": rate,
+        "counter_match": match,
+        "spectrum": spectrum,
     }
+    out |= {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
+    for name in ("threshold", "least_step"):
+        out[name] = (("cpu",), raw[name].values, dict(raw[name].attrs))
     coords: dict[str, Any] = {
         "cpu": raw["cpu"],
         "counter": raw["counter"],
@@ -152,6 +143,37 @@ _TEXTS = {
     "fwq_q99": ("s", "99 % quantile of quanta"),
     "fwq_share": ("1", "share of the time that quanta take beyond the shortest"),
 }
+
+_PER_CLASS, _PER_QUANTILE, _PER_COUNTER = ("cpu", "length_class"), ("cpu", "quantile"), ("cpu", "counter")
+SUMMARY: dict[str, Described] = {
+    **{name: optional(("cpu",), unit, text, "<f8", FINITE) for name, (unit, text) in _TEXTS.items()},
+    "class_rate": optional(_PER_CLASS, "1/s", "detours of a class of length", "<f8", FINITE),
+    "class_share": optional(_PER_CLASS, "1", "share of the time they take", "<f8", FINITE),
+    "class_low": optional(("length_class",), "s", "shortest detour of a class"),
+    "class_high": optional(
+        ("length_class",), "s", "longest detour of a class", "<f8", Allowed(low=0, infinite=True)
+    ),
+    "length_quantile": optional(_PER_QUANTILE, "s", "length of detours", "<f8", FINITE),
+    "short_quantile": optional(_PER_QUANTILE, "s", "length of detours up to 100 µs", "<f8", FINITE),
+    "counter_rate": optional(_PER_COUNTER, "1/s", "interrupts of a CPU", "<f8", FINITE),
+    "counter_match": optional(
+        _PER_COUNTER,
+        "1",
+        "rank correlation over windows of a counter with the number of detours",
+        "<f8",
+        FINITE,
+    ),
+    "spectrum": optional(
+        ("cpu", "frequency"), "1", "power of the number of detours in time, over its median", "<f8", FINITE
+    ),
+    "threshold": optional(("cpu",), "s", CPU["threshold"][2], "<f8", FINITE),
+    "least_step": optional(("cpu",), "s", CPU["least_step"][2], "<f8", FINITE),
+    "cpu": optional(("cpu",), "1", "CPU", "<i4", COUNT),
+    "counter": optional(("counter",), "", "row of /proc/interrupts; of /proc/softirqs after 'soft '", "str"),
+    "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
+    "frequency": optional(("frequency",), "Hz", "frequency", "<f8", FINITE),
+}
+"""What /summary may hold, with the values that it may have."""
 
 _Told = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

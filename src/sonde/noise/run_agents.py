@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from sonde.core import distribution, launch
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.process import MARK, marked
+from sonde.core.printable import json_names
+from sonde.core.processes import stat_fields
 from sonde.noise.agents import AgentPlan, Recipe
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ class KeeperProcess:
                 )
             self._pending += piece
         line, _, self._pending = self._pending.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(json_names(line))
         if not answer["ok"]:
             what = UsageError if answer["code"].endswith(("bad_option", "bad_cpus")) else EnvironmentFailure
             raise what(answer["code"], answer["what"], answer["hint"])
@@ -169,10 +171,7 @@ class KeeperProcess:
 
 
 def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+    return next(iter(stat_fields(pid)), "")
 
 
 def states(pids: Sequence[int]) -> str:

@@ -150,7 +150,7 @@ def threads(root: Path = PROC) -> Threads:
 
 
 def _thread(task: Path) -> tuple[str, int, float]:
-    front, _, rest = (task / "stat").read_text().rpartition(")")
+    front, _, rest = (task / "stat").read_text("utf-8", "backslashreplace").rpartition(")")
     fields = rest.split()
     time_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     with suppress(OSError, ValueError, IndexError):

@@ -137,7 +137,9 @@ def measure(
     attrs = provenance.attrs(
         command=request.command,
         seed=request.seed,
-        hostlist=hostlist.fold([host.partition(":")[0] for host in request.hosts] or [socket.gethostname()]),
+        hostlist=hostlist.listed(
+            [host.partition(":")[0] for host in request.hosts] or [socket.gethostname()]
+        ),
     )
     begin = partial(
         seal.start_run,

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from sonde.bus.errors import Refused, TimedOut
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.lines import utf8_path
 from sonde.power.config import Stack
 from sonde.power.telemetry import ACTIVE, CODES, SERVICES, TYPES
 
@@ -37,7 +38,7 @@ def load(path: str | Path) -> Stack:
     ------
     UsageError  power.no_file, power.bad_toml, power.unknown_key, power.bad_value, power.no_token …
     """
-    return Stack.of(_power.load_config(str(path)))
+    return Stack.of(_power.load_config(utf8_path(path)))
 
 
 def open_bus(stack: Stack, participant: str = "") -> Bus:

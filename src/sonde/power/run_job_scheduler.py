@@ -79,7 +79,12 @@ def slurm_answers() -> bool:
         return False
     with suppress(OSError, subprocess.TimeoutExpired):
         told = subprocess.run(
-            ["scontrol", "ping"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10
+            ["scontrol", "ping"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
         )
         return told.returncode == 0 and " UP" in told.stdout
     return False

@@ -180,7 +180,7 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
     """
     run_dir = seal.run_folder(request.out)
     attrs = provenance.attrs(
-        command=request.command, seed=request.seed, hostlist=hostlist.fold([socket.gethostname()])
+        command=request.command, seed=request.seed, hostlist=hostlist.listed([socket.gethostname()])
     )
     nodes = [node.name for node in request.stack.nodes]
     begin = partial(

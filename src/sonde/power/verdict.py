@@ -18,7 +18,6 @@ from sonde.power.telemetry import NAN
 
 _UNTOLD = ("", "nan")
 LEAST_REPORTS = 5  # of each node
-METER = 0.02  # as a share: meters of nodes do not tell less
 
 
 def _number(summary: xr.Dataset, name: str) -> float:
@@ -96,7 +95,7 @@ def findings(summary: xr.Dataset, name: str = "FILE.nc") -> list[Finding]:
                 look,
             )
         )
-    if told.over_budget_s > 0 and told.max_power_w > told.budget_w * (1 + METER):
+    if told.over_budget_s > 0 and told.max_power_w > told.budget_w * (1 + words.METER):
         found.append(
             Finding(
                 "power.drawn_above_budget",

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration, format_power
+from sonde.core.units import format_duration, format_power, format_share
 from sonde.power.budget import Held
 from sonde.power.live import number
+
+METER = 0.02  # as a share: meters of nodes cannot resolve less
 
 
 def values(of: Held | None) -> dict[str, Any]:
@@ -51,6 +53,8 @@ def sentence(of: Held) -> str:
         text += f"; at most {format_power(of.max_power_w)} drawn"
         if of.over_budget_s > 0:
             text += f", above it for {format_duration(of.over_budget_s)}"
+            if of.max_power_w <= of.budget_w * (1 + METER):
+                text += f" within the meters' error of {format_share(METER, trim=True)}"
     if of.unknown_s > 0 and not of.violations:
         text += f"; for {format_duration(of.unknown_s)} between reports it is not known"
     if of.failovers:

@@ -94,7 +94,14 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
     for setting in given:
         words += ["--setting", setting]
     try:
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     except OSError:
         raise EnvironmentFailure(
             "store.not_built",

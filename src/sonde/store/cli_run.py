@@ -330,7 +330,7 @@ def told_of(path: Path, verb: str) -> Outcome:
             values=values,
             tables=verdict.tables(summary),
             lines=[lesson["text"] for lesson in values["lessons"][1:]],  # the first is in the sentence
-            sound=verdict.sound(summary),
+            sound=verdict.good(summary),
         )
 
 

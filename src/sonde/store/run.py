@@ -20,6 +20,7 @@ from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
 from sonde.core.interrupt import signals
 from sonde.core.owned_files import write_whole
+from sonde.core.processes import stat_fields
 from sonde.store.errors import Exists, made
 
 PROGRAM = "sonde-stored"
@@ -60,7 +61,13 @@ def has() -> dict[str, list[Any]]:
     words = [str(program()), "--list"]
     try:
         ran = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
         )
         told = json.loads(ran.stdout)
         return {name: list(values) for name, values in told.items()}
@@ -322,10 +329,7 @@ def _gone(child: subprocess.Popen[str]) -> bool:
 
 def _who(child: subprocess.Popen[str]) -> str:
     """ "sonde-stored (process 42, which is stopped)"."""
-    try:
-        state = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        state = ""
+    state = next(iter(stat_fields(child.pid)), "")
     return f"{PROGRAM} (process {child.pid}{', which is stopped' if state in ('T', 't') else ''})"
 
 

@@ -56,7 +56,7 @@ def brought(package: str, module: str) -> Path | None:
         try:
             told = subprocess.run(
                 ["ldd", str(extension)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TRY_S, check=False,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TRY_S, check=False,
             ).stdout  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None

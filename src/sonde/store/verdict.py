@@ -11,7 +11,7 @@ import xarray as xr
 
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
-from sonde.core.status import DRIFT, status_counts
+from sonde.core.status import DRIFT, mostly_converged, status_counts
 from sonde.core.units import format_duration, format_size
 from sonde.store.plan import CLIENT_NAMES, COUNTED, OPERATIONS, RAW_OFI, SLOW, TCP, Case
 
@@ -370,7 +370,7 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
         return "Nothing was measured."
     parts = [_pace(summary)] if _pace(summary) else []
     parts += [lesson["text"] for lesson in lessons(summary)[:1]]
-    if told["converged"] < told["cells"] * ENOUGH:
+    if not mostly_converged(told):
         few = f"only {told['converged']}" if told["converged"] else "none"
         parts.append(f"{few} of {told['cells']} cells converged: a longer --budget tells more")
     elif told["drift"]:
@@ -406,6 +406,11 @@ def sound(summary: xr.Dataset) -> bool:
     told = counts(summary)
     known = int((np.isfinite(summary["median_low"].values) & (summary["epochs"].values >= 6)).sum())
     return bool(told["cells"]) and known >= ENOUGH * told["cells"]
+
+
+def good(summary: xr.Dataset) -> bool:
+    """Whether nothing in the verdict asks for a second look: enough is known, and most cells as well as was asked."""
+    return sound(summary) and mostly_converged(counts(summary))
 
 
 def doubt(summary: xr.Dataset) -> str:

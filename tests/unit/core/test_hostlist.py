@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.hostlist import check, expand, fold
+from sonde.core.hostlist import check, expand, fold, listed
 
 NAMES = st.lists(st.from_regex(r"[a-z]{0,2}-?[0-9]{1,4}(\.c[0-9])?", fullmatch=True), max_size=30)
 
@@ -54,3 +54,9 @@ def test_any_text_is_expanded_or_refused(text):
         return
     assert hosts
     assert len(set(hosts)) == len(hosts)
+
+
+def test_names_as_they_were_found_are_listed_whatever_they_are():
+    assert listed(["n1", "n2", "n1"]) == "n[1-2]"
+    assert listed(["n1", "a b", "n\udcff", "n1"]) == r"n1,a b,n\xff"
+    assert listed([]) == ""

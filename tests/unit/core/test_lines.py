@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.lines import decoded, encoded
+from sonde.core.errors import UsageError
+from sonde.core.lines import decoded, encoded, utf8_path
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,10 @@ def test_what_is_no_text_is_shown_as_such():
 
 def test_what_is_no_encoding_stays():
     assert decoded("100% of it %zz") == "100% of it %zz"
+
+
+def test_a_path_for_a_library_is_text():
+    assert utf8_path(Path("/µ/ ß")) == "/µ/ ß"
+    with pytest.raises(UsageError, match="UTF-8") as caught:
+        utf8_path("/a\udcff")
+    assert (caught.value.code, caught.value.hint) == ("core.bad_path", r"mv $'/a\xff' NEW-NAME")

@@ -423,7 +423,7 @@ def test_analysis_is_handed_on(monkeypatch):
 
 def test_a_sealed_run_is_a_valid_dataset(tmp_path, monkeypatch):
     seen = []
-    fake = SimpleNamespace(analyse=lambda raw, deadline: seen.append(dict(raw.attrs)) or SUMMARY)
+    fake = SimpleNamespace(analyse=lambda raw, deadline: seen.append(dict(raw.attrs)) or SUMMARY, SUMMARY={})
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     folder = tmp_path / "noise.run"
     p = plan(blocks=FOUR)

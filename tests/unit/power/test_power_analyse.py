@@ -186,6 +186,14 @@ def test_power_above_the_budget_is_found_where_a_meter_can_tell(tmp_path, drawn_
     assert verdict.held_of(summary).over_budget_s > 10
 
 
+@pytest.mark.parametrize(("drawn_w", "within"), [(610.0, True), (620.0, False)])
+def test_power_that_no_meter_can_tell_from_the_budget_is_said_to_be(drawn_w, within):
+    """Beside a mark that says that all is well."""
+    held = Held(budget_w=600, max_sum_caps_w=590, max_power_w=drawn_w, over_budget_s=3.0, reports=9, nodes=1)
+    text = f"{drawn_w:.0f} W drawn, above it for 3.00 s"
+    assert words.sentence(held).endswith(text + (" within the meters' error of 2 %" if within else ""))
+
+
 def test_words_on_a_budget_that_was_higher_before():
     said = words.sentence(Held(budget_w=640, max_sum_caps_w=900, max_power_w=800, reports=9, nodes=1))
     assert (

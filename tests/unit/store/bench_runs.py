@@ -60,8 +60,9 @@ def made(
     jitter: float = 0.002,
     seed: int = 5,
     skip: Sequence[tuple[int, int]] = (),
+    code: int = 1,
 ) -> np.ndarray:
-    """Records of a whole run: in each epoch a burst of each cell but those of `skip`, then a verdict `converged`."""
+    """Records of a whole run: in each epoch a burst of each cell but those of `skip`, then a verdict, `converged`."""
     rng = np.random.default_rng(seed)
     out = []
     cells = [
@@ -78,7 +79,7 @@ def made(
             out.append(
                 burst(v, c, epoch, values, nothing if plan.variants[v].style == "raw" else (1e-6, 2e-6, 3e-6))
             )
-    return np.concatenate([*out, *(verdict(v, c, 1) for v, c in cells)])
+    return np.concatenate([*out, *(verdict(v, c, code) for v, c in cells)])
 
 
 def write(path: Path, plan: Plan, records: np.ndarray, **header: Any) -> None:

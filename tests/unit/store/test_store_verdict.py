@@ -523,6 +523,14 @@ class TestTold:
         assert first in told.verdict
         assert told.lines == rest
 
+    @pytest.mark.parametrize(("code", "good"), [(1, True), (0, False)])
+    def test_a_run_of_which_nothing_converged_asks_for_a_second_look(self, tmp_path, code, good):
+        from sonde.store.cli_run import told_of
+
+        outcome = told_of(sealed(tmp_path, plan(), made(plan(), level, 20, code=code)).path, "show")
+        assert ("converged" in outcome.verdict) is not good
+        assert outcome.sound is good
+
     def test_what_is_not_installed_where_it_ran_is_no_fact_of_the_file(self, tmp_path):
         import sonde
         from sonde.core import dataset

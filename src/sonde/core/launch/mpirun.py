@@ -100,8 +100,13 @@ def parse_version(text: str) -> tuple[str, str, str] | None:
 
 
 def identify(mpirun: Path) -> Mpi | None:
-    """Which MPI this mpirun belongs to; None when it does not run or is unknown."""
+    """Which MPI this mpirun belongs to; None when it does not run or is unknown.
+
+    The folder is its own and no link: Open MPI takes its prefix from there, and from /bin, which is a link to /usr/bin
+    on many machines, that is "/", which it refuses.
+    """
     try:
+        mpirun = mpirun.parent.resolve() / mpirun.name
         stamp = mpirun.stat().st_mtime_ns
     except OSError:
         return None
@@ -116,6 +121,7 @@ def _identify(mpirun: Path, stamp: int) -> Mpi | None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=False,
         )

@@ -182,6 +182,7 @@ def _plugins(srun: Path) -> tuple[str, ...]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=False,
         )

@@ -52,7 +52,7 @@ class Start:
     @property
     def hostlist(self) -> str:
         """The hosts without their slots, folded: "n[1-4]"; this host's name when none was asked for."""
-        return hostlist.fold([host.partition(":")[0] for host in self.hosts] or [socket.gethostname()])
+        return hostlist.listed([host.partition(":")[0] for host in self.hosts] or [socket.gethostname()])
 
 
 def prepare(room: str, program: str, name: str, hosts: Sequence[str]) -> Start:
