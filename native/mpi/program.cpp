@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -81,7 +82,7 @@ void say_hello(MpiTeam& team) {
   MPI_Gather(mine, 64, MPI_CHAR, all.data(), 64, MPI_CHAR, 0, team.comm());
   if (team.rank() != 0) return;
   std::vector<std::string> hosts;
-  for (int r = 0; r < team.size(); ++r) hosts.emplace_back(all.data() + r * 64);
+  for (int r = 0; r < team.size(); ++r) hosts.emplace_back(all.data() + static_cast<std::ptrdiff_t>(r) * 64);
   JsonLine line;
   line.add("event", "hello").add("ranks", team.size()).add("hosts", hosts).add("mpi_version", mpi_library_version());
   team.add_cores(line);

@@ -761,7 +761,9 @@ void Container::remove_link(Object& group, std::string_view name) {
     group.links.erase(at);
   }
   group.by_order.clear();
-  --group.link_count;
+  if (--group.link_count == 0) {
+    group.next_link_order = 0;  // as HDF5 has it: a group that is empty counts anew
+  }
   changed(group);
 }
 
@@ -817,7 +819,9 @@ void Container::remove_attribute(Object& object, std::string_view name) {
   const auto at = object.attributes.find(name);
   const auto named_type = at->second->named_type;
   object.attributes.erase(at);
-  --object.attribute_count;
+  if (--object.attribute_count == 0) {
+    object.next_attribute_order = 0;
+  }
   changed(object);
   if (named_type) {
     adjust(*this->object(named_type), -1);

@@ -149,6 +149,9 @@ DatasetIo::DatasetIo(Container& container, Object& object)
     chunk_elements_ = product(object_.chunk);
     if (object_.filtered) {
       const Id properties = decode_properties(object_.properties, PropertyClass::dataset);
+      if (!object_.fill.empty() && layout_.plain()) {
+        need_ok(H5Pset_fill_value(properties, type_, object_.fill.data()), "the fill value");
+      }
       pipeline_ = std::make_unique<Pipeline>(properties, filtered_type(type_, layout_), object_.chunk);
     }
   }
@@ -633,6 +636,8 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
                       const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
+  const bool same = H5Tequal(memory_type, type_) > 0;
+  const bool from_background = !same && needs_background(memory_type, type_);  // refuses what cannot be converted
   if (n == 0) {
     return;
   }
@@ -642,7 +647,6 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   const auto source_size = H5Tget_size(memory_type);
   const std::byte* source = bytes(from) + memory.first * source_size;
   std::vector<std::byte> gathered;
-  const bool same = H5Tequal(memory_type, type_) > 0;
   const auto room = n * std::max(source_size, layout_.memory_bytes());
   if (!memory.contiguous) {
     gathered.resize(same ? n * source_size : room);
@@ -657,7 +661,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   auto old = unpacker(n, references);
   if (!same) {
     std::vector<std::byte> background;
-    if (needs_background(memory_type, type_)) {
+    if (from_background) {
       background = read_elements(file_space, n, transfer, old);
     }
     if (H5Tconvert(memory_type, type_, n, gathered.data(), background.empty() ? nullptr : background.data(), transfer) <
@@ -691,6 +695,8 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
                      const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
+  const bool same = H5Tequal(memory_type, type_) > 0;
+  const bool onto_background = !same && needs_background(type_, memory_type);  // refuses what cannot be converted
   if (n == 0) {
     return;
   }
@@ -699,7 +705,6 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
   }
   const auto target_size = H5Tget_size(memory_type);
   auto* const target = static_cast<std::byte*>(into) + memory.first * target_size;
-  const bool same = H5Tequal(memory_type, type_) > 0;
   if (same && layout_.plain() && memory.contiguous) {
     read_stored(file_space, {target, n * target_size}, transfer);
     return;
@@ -709,7 +714,7 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
   if (!same) {
     elements.resize(n * std::max(target_size, layout_.memory_bytes()));
     std::vector<std::byte> background;
-    if (needs_background(type_, memory_type)) {
+    if (onto_background) {
       background.resize(n * target_size);
       if (memory.contiguous) {
         std::memcpy(background.data(), target, background.size());
@@ -819,9 +824,22 @@ void DatasetIo::resize(const std::vector<std::uint64_t>& extent) {
   trim();
 }
 
+bool DatasetIo::allocated() const {
+  if (object_.allocated || object_.compact) {
+    return true;
+  }
+  if (element_count() == 0) {
+    return false;
+  }
+  const Id list = decode_properties(object_.properties, PropertyClass::dataset);
+  H5D_alloc_time_t when = H5D_ALLOC_TIME_LATE;
+  need_ok(H5Pget_alloc_time(list, &when), "when to allocate");
+  return when == H5D_ALLOC_TIME_EARLY;
+}
+
 std::uint64_t DatasetIo::storage_bytes() {
   if (object_.chunk.empty()) {
-    return object_.allocated ? element_count() * layout_.stored_bytes() : 0;
+    return allocated() ? element_count() * layout_.stored_bytes() : 0;
   }
   flush();
   std::uint64_t total = 0;
@@ -831,15 +849,19 @@ std::uint64_t DatasetIo::storage_bytes() {
   return total;
 }
 
-ChunkAt DatasetIo::chunk_holding(const hsize_t* offset) const {
+bool DatasetIo::extends_to(const hsize_t* offset) const {
   if (object_.chunk.empty()) {
     fail(Why::invalid, "the dataset is not chunked");
   }
+  return std::equal(object_.extent.begin(), object_.extent.end(), offset, std::greater<>());
+}
+
+ChunkAt DatasetIo::chunk_holding(const hsize_t* offset) const {
+  if (!extends_to(offset)) {
+    fail(Why::invalid, "the chunk's offset lies outside the dataset's extent");
+  }
   ChunkAt at(object_.chunk.size());
   for (std::size_t d = 0; d < at.size(); ++d) {
-    if (offset[d] >= object_.extent[d]) {
-      fail(Why::invalid, "the chunk's offset lies outside the dataset's extent");
-    }
     at[d] = offset[d] / object_.chunk[d];
   }
   return at;

@@ -35,11 +35,15 @@ class DatasetIo : public DatasetState {
   Id space() const;
   /// The creation properties, as they were given.
   Id properties(const ReferenceCodec& references);
+  /// A dataset without chunks has its storage: from the first write on, or from its creation where that was asked for.
+  bool allocated() const;
   std::uint64_t storage_bytes();
   /// Chunks that hold something, after flush(); nullptr: none there.
   const Chunk* find_chunk(const hsize_t* offset);
   void read_raw(const Chunk& chunk, void* into);
   void write_raw(const hsize_t* offset, Bytes bytes, std::uint32_t filter_mask);
+  /// A chunked dataset's extent reaches as far as that element.
+  bool extends_to(const hsize_t* offset) const;
   ChunkAt chunk_holding(const hsize_t* offset) const;
   /// After a copy: see ElementLayout::map_references.
   void map_references(const std::function<std::uint64_t(std::uint64_t)>& map);

@@ -63,7 +63,6 @@ void take_space(Object& object, hid_t space) {
 
 void take_layout(Object& object, hid_t creation) {
   const auto layout = H5Pget_layout(creation);
-  const int filters = H5Pget_nfilters(creation);
   if (layout == H5D_VIRTUAL) {
     fail(Why::unsupported, "virtual datasets cannot be kept in the store; hint: copy the sources into one dataset");
   }
@@ -72,8 +71,10 @@ void take_layout(Object& object, hid_t creation) {
   }
   object.compact = layout == H5D_COMPACT;
   if (layout != H5D_CHUNKED) {
-    if (filters > 0) {
-      fail(Why::invalid, "filters need a chunked layout; hint: give chunks=True");
+    H5D_alloc_time_t when = H5D_ALLOC_TIME_EARLY;
+    need_ok(H5Pget_alloc_time(creation, &when), "when to allocate");
+    if (object.compact && when != H5D_ALLOC_TIME_EARLY) {
+      fail(Why::invalid, "a compact dataset is allocated when it is created; hint: leave its allocation time alone");
     }
     if (object.extent != object.extent_max) {
       fail(Why::invalid, "a dataset that can grow needs a chunked layout; hint: give chunks=True");
@@ -88,14 +89,48 @@ void take_layout(Object& object, hid_t creation) {
   }
   object.chunk.assign(chunk.begin(), chunk.begin() + rank);
   for (std::size_t d = 0; d < object.chunk.size(); ++d) {
-    if (object.extent_max[d] != H5S_UNLIMITED && object.chunk[d] > object.extent_max[d] &&
-        object.extent[d] == object.extent_max[d]) {
+    // As HDF5 has it (H5D__chunk_construct): an axis of no elements yet takes a chunk of any length.
+    if (object.extent[d] > 0 && object.extent_max[d] != H5S_UNLIMITED && object.chunk[d] > object.extent_max[d]) {
       fail(Why::invalid, "Chunk size must be <= maximum dimension size for fixed-sized dimensions: axis " +
                              std::to_string(d) + " has " + std::to_string(object.extent_max[d]) + ", the chunk " +
                              std::to_string(object.chunk[d]));
     }
   }
-  object.filtered = filters > 0;
+  object.filtered = H5Pget_nfilters(creation) > 0;
+}
+
+// As HDF5 has it (H5Z_ignore_filters): a dataset without elements of a fixed size, or without axes, takes filters that
+// are optional, and leaves their parameters as they were given.
+bool ignores_filters(const Object& object, hid_t type, hid_t creation) {
+  const bool unsuitable = object.space_class != 1 || H5Tget_class(type) == H5T_VLEN || H5Tis_variable_str(type) > 0;
+  if (unsuitable) {
+    for (const auto& filter : filters_of(creation)) {
+      if (!(filter.flags & H5Z_FLAG_OPTIONAL)) {
+        fail(Why::invalid, "filter " + std::to_string(filter.id) +
+                               " must be applied, and cannot be: the dataset has no axes, or elements of variable "
+                               "length; hint: leave the filter out");
+      }
+    }
+  }
+  return unsuitable;
+}
+
+// As HDF5 has it (H5D__update_oh_info): elements of variable length are filled whenever they are allocated.
+void settle_fill_time(hid_t properties, const ElementLayout& layout) {
+  H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
+  H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
+  need_ok(H5Pfill_value_defined(properties, &state), "the fill value");
+  need_ok(H5Pget_fill_time(properties, &when), "when to fill");
+  if (layout.variable() && when == H5D_FILL_TIME_NEVER) {
+    fail(Why::unsupported,
+         "a dataset of variable length cannot go without a fill value; hint: choose another fill time than 'never'");
+  }
+  if (layout.variable() && when == H5D_FILL_TIME_IFSET && state == H5D_FILL_VALUE_DEFAULT) {
+    need_ok(H5Pset_fill_time(properties, when = H5D_FILL_TIME_ALLOC), "when to fill");
+  }
+  if (state == H5D_FILL_VALUE_UNDEFINED && when == H5D_FILL_TIME_ALLOC) {
+    fail(Why::invalid, "the dataset is to be filled when it is allocated, but its fill value is undefined");
+  }
 }
 
 // One element of the user's fill value in stored form; empty where there is none.
@@ -125,9 +160,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
     Seat to{from, ""};
     if (name) {
       to = seat(from, name, link_creation);
-      if (to.name.empty() || to.group.container().find_link(*to.group.object, to.name)) {
-        fail(Why::exists, "unable to create dataset (name already exists)");
-      }
+      need_free(to);
     }
     auto& container = from.container();
     if (container.writable()) {
@@ -141,7 +174,12 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
         fail(Why::unsupported, "a chunk of 4 GiB or more cannot be kept in the store; hint: make the chunks smaller");
       }
       Id properties = need_id(H5Pcopy(creation), "a copy of a property list");
-      if (probe.filtered) {
+      settle_fill_time(properties, layout);
+      const bool ignored = ignores_filters(probe, type, creation);
+      if (!ignored && probe.chunk.empty() && H5Pget_nfilters(creation) > 0) {
+        fail(Why::invalid, "filters need a chunked layout; hint: give chunks=True");
+      }
+      if (!ignored && probe.filtered) {
         // Of the twin only the filters' parameters are wanted: its fill value was taken out, and its type is not ours.
         const auto filters = Pipeline(creation, filtered_type(own_type, layout), probe.chunk).filters();
         need_ok(H5Premove_filter(properties, H5Z_FILTER_ALL), "to replace filters");
@@ -171,7 +209,8 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       made->type = encode_type(type);
       made->properties = std::move(encoded);
       made->fill = fill;
-      if ((made->named_type = named_type_of(from, type)) != 0) {
+      made->named_type = named_type_of(from, type);
+      if (made->named_type != 0) {
         container.adjust(*container.object(made->named_type), 1);
       }
       container.changed(*made);
@@ -242,7 +281,7 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
         auto& status = *args->args.get_space_status.status;
         const auto& object = *self.object;
         if (object.chunk.empty()) {
-          status = object.allocated || object.compact ? H5D_SPACE_STATUS_ALLOCATED : H5D_SPACE_STATUS_NOT_ALLOCATED;
+          status = self.io().allocated() ? H5D_SPACE_STATUS_ALLOCATED : H5D_SPACE_STATUS_NOT_ALLOCATED;
           return;
         }
         std::uint64_t all = 1;
@@ -333,7 +372,8 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
       }
       case H5VL_NATIVE_DATASET_GET_CHUNK_INFO_BY_COORD: {
         auto& by = ask.get_chunk_info_by_coord;
-        tell(nullptr, io.find_chunk(by.offset), nullptr, by.filter_mask, by.addr, by.size);
+        tell(nullptr, io.extends_to(by.offset) ? io.find_chunk(by.offset) : nullptr, nullptr, by.filter_mask, by.addr,
+             by.size);
         return 0;
       }
       case H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE: {
@@ -371,8 +411,9 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
         for (const auto& [at, chunk] : std::map<ChunkAt, Chunk>(need_chunks())) {
           std::vector<hsize_t> offset(at.size());
           tell(&at, &chunk, offset.data(), nullptr, nullptr, nullptr);
-          if ((answer = ask.chunk_iter.op(offset.data(), chunk.filter_mask, chunk.offset, chunk.bytes,
-                                          ask.chunk_iter.op_data)) != 0) {
+          answer =
+              ask.chunk_iter.op(offset.data(), chunk.filter_mask, chunk.offset, chunk.bytes, ask.chunk_iter.op_data);
+          if (answer != 0) {
             break;
           }
         }
@@ -398,6 +439,25 @@ herr_t close(void* dataset, hid_t, void**) {
 
 // ---- committed datatypes
 
+// HDF5 leaves the check to the connector, and has no question for it. It would take the type itself, one for the whole
+// process, for the committed one. Types of HDF5's own are atomic, and refuse even the byte order that they have.
+bool is_immutable(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_COMPOUND:
+    case H5T_ENUM:
+    case H5T_VLEN:
+    case H5T_ARRAY: return false;
+    default: break;
+  }
+  H5E_auto2_t report = nullptr;
+  void* data = nullptr;
+  H5Eget_auto2(H5E_DEFAULT, &report, &data);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  const bool refused = H5Tset_order(type, H5Tget_order(type)) < 0;
+  H5Eset_auto2(H5E_DEFAULT, report, data);
+  return refused;
+}
+
 void* commit(void* object, const H5VL_loc_params_t* at, const char* name, hid_t type, hid_t link_creation,
              hid_t creation, hid_t, hid_t, void**) {
   return guarded<void*>("datatype commit", H5E_DATATYPE, nullptr, [&]() -> void* {
@@ -405,9 +465,10 @@ void* commit(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
     Seat to{from, ""};
     if (name) {
       to = seat(from, name, link_creation);
-      if (to.name.empty() || to.group.container().find_link(*to.group.object, to.name)) {
-        fail(Why::exists, "unable to commit datatype (name already exists)");
-      }
+      need_free(to);
+    }
+    if (is_immutable(type)) {
+      fail(Why::type, "datatype is immutable: HDF5's own types cannot be committed; hint: commit a copy (H5Tcopy)");
     }
     const ElementLayout checked(type);
     auto encoded = encode_type(type);

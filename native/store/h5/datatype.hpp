@@ -10,6 +10,7 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,6 +81,10 @@ class ElementLayout {
   explicit ElementLayout(hid_t type);
 
   bool plain() const { return slots_.empty() && references_.empty(); }
+  /// Strings or sequences of variable length are among its parts.
+  bool variable() const {
+    return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.kind != Slot::Kind::region; });
+  }
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::size_t stored_bytes() const { return stored_bytes_; }
   /// Replaces the ids that stored references hold, by what `map` says of them; 0 makes a null reference.

@@ -46,15 +46,47 @@ Place new_group(const Place& at, hid_t creation) {
   return {at.file, object, ""};
 }
 
+void copy_link_properties(hid_t from, hid_t to) {
+  unsigned order = 0, compact = 0, dense = 0, entries = 0, length = 0;
+  need_ok(H5Pget_link_creation_order(from, &order), "an order of links");
+  need_ok(H5Pset_link_creation_order(to, order), "an order of links");
+  need_ok(H5Pget_link_phase_change(from, &compact, &dense), "numbers of links");
+  need_ok(H5Pset_link_phase_change(to, compact, dense), "numbers of links");
+  need_ok(H5Pget_est_link_info(from, &entries, &length), "links as they are foreseen");
+  need_ok(H5Pset_est_link_info(to, entries, length), "links as they are foreseen");
+}
+
 }  // namespace
 
 void root_properties(Object& root, hid_t file_creation) { group_properties(root, file_creation); }
 
-void link_new(const Seat& seat, const ObjectPtr& object, hid_t link_creation) {
-  auto& container = seat.group.container();
-  if (seat.name.empty() || container.find_link(*seat.group.object, seat.name)) {
+Id creation_of(const Place& group) {
+  Id list = decode_properties(group.object->properties, PropertyClass::group);
+  if (group.object->id != root_id) {
+    return list;
+  }
+  const Id file = decode_properties(group.container().properties(), PropertyClass::file);
+  bool times = false;
+  unsigned order = 0, compact = 0, dense = 0;
+  copy_link_properties(file, list);
+  need_ok(H5Pget_attr_creation_order(file, &order), "a file's order of attributes");
+  need_ok(H5Pset_attr_creation_order(list, order), "an order of attributes");
+  need_ok(H5Pget_obj_track_times(file, &times), "whether a file has times");
+  need_ok(H5Pset_obj_track_times(list, times), "whether a group has times");
+  need_ok(H5Pget_attr_phase_change(file, &compact, &dense), "a file's numbers of attributes");
+  need_ok(H5Pset_attr_phase_change(list, compact, dense), "numbers of attributes");
+  return list;
+}
+
+void need_free(const Seat& seat) {
+  if (seat.name.empty() || seat.group.container().find_link(*seat.group.object, seat.name)) {
     fail(Why::exists, "name already exists: '" + (seat.name.empty() ? seat.group.path : seat.name) + "'");
   }
+}
+
+void link_new(const Seat& seat, const ObjectPtr& object, hid_t link_creation) {
+  auto& container = seat.group.container();
+  need_free(seat);
   H5T_cset_t charset = H5T_CSET_ASCII;
   if (link_creation > 0) {
     H5Pget_char_encoding(link_creation, &charset);
@@ -67,7 +99,10 @@ void link_new(const Seat& seat, const ObjectPtr& object, hid_t link_creation) {
 }
 
 Place make_group(const Place& parent, const std::string& name) {
-  auto made = new_group(parent, H5P_GROUP_CREATE_DEFAULT);
+  // As HDF5 has it, a group on the way has its links as the group above it does.
+  const Id above = creation_of(parent), creation = need_id(H5Pcreate(H5P_GROUP_CREATE), "a property list");
+  copy_link_properties(above, creation);
+  auto made = new_group(parent, creation);
   link_new({parent, name}, made.object, H5P_LINK_CREATE_DEFAULT);
   made.path = parent.path.empty() ? "" : (parent.path.back() == '/' ? parent.path : parent.path + "/") + name;
   return made;
@@ -92,7 +127,8 @@ class Copier {
     }
     const auto made = to_.make(source.kind);
     done_[source.id] = made;
-    made->properties = source.properties;
+    made->properties =
+        source.id == root_id ? encode_properties(creation_of(place), PropertyClass::group) : source.properties;
     made->comment = source.comment;
     made->tracks_times = source.tracks_times;
     made->tracks_link_order = source.tracks_link_order;
@@ -252,9 +288,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       return new Handle(H5I_GROUP, made.file, made.object, "");
     }
     const auto to = seat(from, name, link_creation);
-    if (to.name.empty() || to.group.container().find_link(*to.group.object, to.name)) {
-      fail(Why::exists, "unable to create group (name already exists)");
-    }
+    need_free(to);
     const auto made = new_group(to.group, creation);
     link_new(to, made.object, link_creation);
     auto path = to.group.path;
@@ -277,15 +311,7 @@ herr_t get(void* object, H5VL_group_get_args_t* args, hid_t, void**) {
   return guarded_status("group get", H5E_SYM, [&] {
     switch (args->op_type) {
       case H5VL_GROUP_GET_GCPL: {
-        const auto& group = *place_of(object).object;
-        Id list = decode_properties(group.properties, PropertyClass::group);
-        if (group.id == root_id) {
-          H5Pset_link_creation_order(list, (group.tracks_link_order ? H5P_CRT_ORDER_TRACKED : 0) |
-                                               (group.indexes_link_order ? H5P_CRT_ORDER_INDEXED : 0));
-          H5Pset_attr_creation_order(list, group.tracks_attribute_order ? H5P_CRT_ORDER_TRACKED : 0);
-          H5Pset_obj_track_times(list, group.tracks_times);
-        }
-        args->args.get_gcpl.gcpl_id = list.release();
+        args->args.get_gcpl.gcpl_id = creation_of(place_of(object)).release();
         return;
       }
       case H5VL_GROUP_GET_INFO: {

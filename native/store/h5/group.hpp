@@ -12,8 +12,12 @@ void root_properties(Object& root, hid_t file_creation);
 void common_properties(Object& object, hid_t creation);
 
 /// Errors: exists.
+void need_free(const Seat& seat);
+/// Errors: as need_free().
 void link_new(const Seat& seat, const ObjectPtr& object, hid_t link_creation);
 Place make_group(const Place& parent, const std::string& name);
+/// A group's creation properties. The root group's are in its file's.
+Id creation_of(const Place& group);
 
 /// The committed type of the same file that `type` is; 0: none.
 ObjectId named_type_of(const Place& place, hid_t type);

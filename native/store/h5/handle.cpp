@@ -35,16 +35,15 @@ void close_if_done(const FilePtr& file) noexcept {
   if (file->has_id || file->handles > 0 || !files().contains(file->native)) {
     return;
   }
-  const auto keep = file;  // the argument may be the map's own
   if (call_depth > 1) {
-    unclaimed().push_back(keep);  // the call that is under way may be about to open something in it
+    unclaimed().push_back(file);  // the call that is under way may be about to open something in it
     return;
   }
-  files().erase(keep->native);
+  const auto closed = files().extract(file->native);  // the argument may be the map's own
   try {
-    keep->container->flush(false);
+    closed.mapped()->container->flush(false);
   } catch (const std::exception& failure) {
-    if (!keep->told) {
+    if (!closed.mapped()->told) {
       std::fprintf(stderr, "sonde: error: %s\n", failure.what());  // HDF5 has nobody left to tell
     }
   }
@@ -206,6 +205,13 @@ Place start(const Place& from, std::string_view path) {
   return from;
 }
 
+void check_depth(int depth, std::string_view name) {
+  if (depth >= links_max) {
+    fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " +
+                             std::to_string(links_max) + ")");
+  }
+}
+
 Place step(const Place& from, std::string_view name, hid_t link_access, int depth) {
   if (from.object->kind != Kind::group) {
     fail(Why::not_found, "'" + from.path + "' is not a group, so it has no '" + std::string(name) + "'");
@@ -237,20 +243,14 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
   switch (link.kind) {
     case Link::Kind::hard: return {group.file, group.container().object(link.target), joined(group.path, name)};
     case Link::Kind::soft: {
-      if (depth >= links_max) {
-        fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " +
-                                 std::to_string(links_max) + ")");
-      }
+      check_depth(depth, name);
       Place at = walk_on(group, link.path, link_access, depth + 1);
       at.path = joined(group.path, name);
       return at;
     }
     case Link::Kind::external: break;
   }
-  if (depth >= links_max) {
-    fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " +
-                             std::to_string(links_max) + ")");
-  }
+  check_depth(depth, name);
   // As HDF5 does: as it is named, else beside the file that the link is in.
   unsigned intent = group.file->intent;
   Id access;
@@ -297,6 +297,20 @@ std::optional<Place> try_walk(const Place& from, std::string_view path) {
     }
     throw;
   }
+}
+
+bool leads_to_object(const Place& from, std::string_view path, int depth) {
+  const auto last = seat(from, path);
+  if (last.name.empty()) {
+    return true;
+  }
+  const Link* const link = last.group.container().find_link(*last.group.object, last.name);
+  if (!link || link->kind == Link::Kind::hard) {
+    return link != nullptr;
+  }
+  check_depth(depth, last.name);
+  return link->kind == Link::Kind::soft ? leads_to_object(last.group, std::string(link->path), depth + 1)
+                                        : try_walk(last.group, last.name).has_value();
 }
 
 Seat seat(const Place& from, std::string_view path, hid_t create) {
@@ -391,7 +405,7 @@ std::pair<std::string, Link> link_at(const Place& group, H5_index_t index, H5_it
 }
 
 Place locate(void* object, const H5VL_loc_params_t* at) {
-  const auto from = place_of(object);
+  auto from = place_of(object);
   switch (at->type) {
     case H5VL_OBJECT_BY_SELF: return from;
     case H5VL_OBJECT_BY_NAME: return walk(from, at->loc_data.loc_by_name.name, at->loc_data.loc_by_name.lapl_id);

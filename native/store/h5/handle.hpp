@@ -89,6 +89,9 @@ Place place_of(void* object);
 Place locate(void* object, const H5VL_loc_params_t* at);
 Place walk(const Place& from, std::string_view path, hid_t link_access = H5P_LINK_ACCESS_DEFAULT);
 std::optional<Place> try_walk(const Place& from, std::string_view path);
+/// As H5Oexists_by_name(): the last link on the way may be missing, or lead nowhere. Errors: not_found, where one
+/// before it does, or links lead in a circle; type.
+bool leads_to_object(const Place& from, std::string_view path, int depth = 0);
 /// Makes groups that are missing on the way, if `create` properties (H5P_LINK_CREATE) ask for it.
 Seat seat(const Place& from, std::string_view path, hid_t create = H5P_LINK_CREATE_DEFAULT);
 Place follow(const Place& group, std::string_view name, const Link& link, hid_t link_access, int depth = 0);

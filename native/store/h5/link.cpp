@@ -61,9 +61,7 @@ const char* name_in(const H5VL_loc_params_t* at) {
 
 Seat free_seat(void* object, const H5VL_loc_params_t* at, hid_t creation) {
   const auto to = seat(place_of(object), name_in(at), creation);
-  if (to.name.empty() || to.group.container().find_link(*to.group.object, to.name)) {
-    fail(Why::exists, "name already exists: '" + std::string(name_in(at)) + "'");
-  }
+  need_free(to);
   return to;
 }
 
@@ -73,6 +71,20 @@ std::uint8_t charset_of(hid_t creation) {
     H5Pget_char_encoding(creation, &charset);
   }
   return static_cast<std::uint8_t>(charset);
+}
+
+// As HDF5 has it (H5G_normalize): one slash between names, and none behind the last.
+std::string normalized(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') {
+      out.push_back(c);
+    }
+  }
+  if (out.size() > 1 && out.back() == '/') {
+    out.pop_back();
+  }
+  return out;
 }
 
 herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params_t* at, hid_t creation, hid_t, hid_t,
@@ -96,7 +108,7 @@ herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params
         link.charset = charset_of(creation);
         if (args->op_type == H5VL_LINK_CREATE_SOFT) {
           link.kind = Link::Kind::soft;
-          link.path = args->args.soft.target;
+          link.path = normalized(args->args.soft.target);
         } else {
           const auto& ud = args->args.ud;
           if (ud.type != H5L_TYPE_EXTERNAL) {
@@ -219,9 +231,11 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_link_specific_ar
         return 0;
       }
       case H5VL_LINK_EXISTS: {
-        const auto to = seat(place_of(object), name_in(at));
+        const std::string_view path = name_in(at);
+        const auto to = seat(place_of(object), path);
+        // No link leads to "." or "/"; HDF5 answers so, but for "/" itself.
         *args->args.exists.exists =
-            to.name.empty() || to.group.container().find_link(*to.group.object, to.name) != nullptr;
+            to.name.empty() ? path == "/" : to.group.container().find_link(*to.group.object, to.name) != nullptr;
         return 0;
       }
       case H5VL_LINK_ITER: {

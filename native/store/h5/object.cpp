@@ -33,9 +33,7 @@ herr_t copy(void* source, const H5VL_loc_params_t* from, const char* source_name
   return guarded_status("object copy", H5E_OHDR, [&] {
     const auto what = walk(locate(source, from), source_name);
     const auto to = seat(locate(target, at), target_name, link_creation);
-    if (to.name.empty() || to.group.container().find_link(*to.group.object, to.name)) {
-      fail(Why::exists, "destination object already exists: '" + std::string(target_name) + "'");
-    }
+    need_free(to);
     unsigned flags = 0;
     need_ok(H5Pget_copy_object(copying, &flags), "the flags of a copy");
     if (flags & H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG) {
@@ -81,23 +79,26 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_object_get_args_t* ar
 struct Visit {
   H5VL_object_visit_args_t& ask;
   Id location;
-  std::unordered_set<ObjectId> seen;
+  std::unordered_set<ObjectId> entered, seen;
 
   herr_t operator()(const Place& group, const std::string& prefix) {
     const auto index =
         ask.idx_type == H5_INDEX_CRT_ORDER && group.object->tracks_link_order ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
     for (const auto& name : ordered_links(group, index, ask.order)) {
       const Link* const found = group.container().find_link(*group.object, name);
-      if (!found || found->kind != Link::Kind::hard || !seen.insert(found->target).second) {
+      if (!found || found->kind != Link::Kind::hard) {
         continue;
       }
       const auto child = follow(group, name, Link(*found), H5P_LINK_ACCESS_DEFAULT);
       const auto path = prefix + name;
-      const auto info = info_of(child);
-      if (const herr_t answer = ask.op(location, path.c_str(), &info, ask.op_data); answer != 0) {
-        return answer;
+      // As HDF5 has it: each group is entered once, but only objects that have several links are remembered as seen.
+      if (child.object->links_to <= 1 || seen.insert(child.object->id).second) {
+        const auto info = info_of(child);
+        if (const herr_t answer = ask.op(location, path.c_str(), &info, ask.op_data); answer != 0) {
+          return answer;
+        }
       }
-      if (child.object->kind == Kind::group) {
+      if (child.object->kind == Kind::group && entered.insert(child.object->id).second) {
         if (const herr_t answer = (*this)(child, path + "/"); answer != 0) {
           return answer;
         }
@@ -116,7 +117,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
         return 0;
       }
       case H5VL_OBJECT_EXISTS:
-        *args->args.exists.exists = try_walk(place_of(object), at->loc_data.loc_by_name.name).has_value();
+        *args->args.exists.exists = leads_to_object(place_of(object), at->loc_data.loc_by_name.name);
         return 0;
       case H5VL_OBJECT_LOOKUP: {
         // A reference is about to be made. If it is one to a region, HDF5 will look for the dataset in the shadow.
@@ -131,7 +132,10 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
       case H5VL_OBJECT_VISIT: {
         auto& ask = args->args.visit;
         const auto from = locate(object, at);
-        Visit visit{ask, register_place(from), {from.object->id}};
+        Visit visit{ask, register_place(from), {from.object->id}, {}};
+        if (from.object->links_to > 1) {
+          visit.seen.insert(from.object->id);
+        }
         const auto info = info_of(from);
         if (const herr_t answer = ask.op(visit.location, ".", &info, ask.op_data);
             answer != 0 || from.object->kind != Kind::group) {
@@ -160,8 +164,11 @@ herr_t optional(void* object, const H5VL_loc_params_t* at, H5VL_optional_args_t*
         *ask.get_comment.comment_len = place.object->comment.size();
         return;
       case H5VL_NATIVE_OBJECT_SET_COMMENT:
-        place.object->comment = ask.set_comment.comment ? ask.set_comment.comment : "";
-        place.container().changed(*place.object);
+        if (const std::string text = ask.set_comment.comment ? ask.set_comment.comment : "";
+            text != place.object->comment) {
+          place.container().changed(*place.object);  // refuses a file that is open read-only
+          place.object->comment = text;
+        }
         return;
       case H5VL_NATIVE_OBJECT_GET_NATIVE_INFO:
         // There is no object header, nor B-tree or heap, whose size could be told.

@@ -14,6 +14,8 @@
 namespace sonde::store::h5 {
 namespace {
 
+constexpr std::size_t scaleoffset_has_fill = 7;  // H5Z_SCALEOFFSET_PARM_FILAVAIL of H5Zscaleoffset.c
+
 // The native connector's operations beyond the common ones go by number.
 void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_args_t& args, hid_t transfer,
                      const char* what) {
@@ -62,6 +64,11 @@ H5Z_filter_t guard_id() {
   return id;
 }
 
+// One of ours follows it in the twin.
+bool needs_guard(H5Z_filter_t id) {
+  return id == H5Z_FILTER_FLETCHER32 || id == H5Z_FILTER_SZIP || id == H5Z_FILTER_NBIT || id == H5Z_FILTER_SCALEOFFSET;
+}
+
 void add_filter(hid_t list, const Filter& filter) {
   need_ok(H5Pset_filter(list, filter.id, filter.flags, filter.values.size(), filter.values.data()), "a filter");
 }
@@ -99,9 +106,11 @@ std::vector<Filter> filters_of(hid_t properties) {
 }
 
 Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint64_t>& chunk)
-    : element_(need_id(H5Tcopy(element), "a copy of a type")), first_(chunk.size(), 0), second_(chunk.size(), 0) {
-  const auto filters = filters_of(properties);
-  if (filters.empty()) {
+    : given_(filters_of(properties)),
+      element_(need_id(H5Tcopy(element), "a copy of a type")),
+      first_(chunk.size(), 0),
+      second_(chunk.size(), 0) {
+  if (given_.empty()) {
     fail(Why::io, "a dataset in the store is damaged: it is filtered, and has no filter");
   }
   const Id creation = need_id(H5Pcopy(properties), "a copy of creation properties");
@@ -112,7 +121,9 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
     bytes *= n;
   }
   add_guard(creation, bytes, bytes, 0);
-  for (const auto& filter : filters) {
+  // An opaque element may stand for one of variable length, whose fill value would not fit.
+  bool fills = H5Tget_class(element_) != H5T_OPAQUE;
+  for (const auto& filter : given_) {
     if (filter.id == guard_id()) {
       fail(Why::unsupported, "filter " + std::to_string(filter.id) + " is for tests");
     }
@@ -127,10 +138,14 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
     } else if (filter.id == H5Z_FILTER_NBIT) {
       add_guard(creation, 1, any, bytes);  // it reads as much as its parameters say
     } else if (filter.id == H5Z_FILTER_SCALEOFFSET) {
+      // Chunks that were made without a fill value cannot be read with one.
+      fills = fills && !(filter.values.size() > scaleoffset_has_fill && filter.values[scaleoffset_has_fill] == 0);
       add_guard(creation, 1, any, std::min(any, bytes + 64));  // so does it, behind a header of 21 bytes
     }
   }
-  need_ok(H5Pset_fill_value(creation, element_, nullptr), "no fill value");
+  if (!fills) {
+    need_ok(H5Pset_fill_value(creation, element_, nullptr), "no fill value");
+  }
   need_ok(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), "to leave chunks unfilled");
   need_ok(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_INCR), "to allocate chunks late");
   const std::vector<hsize_t> dims(chunk.begin(), chunk.end());
@@ -168,11 +183,8 @@ std::vector<Filter> Pipeline::filters() const {
   need_ok(H5VLdataset_get(twin_, H5VL_NATIVE, &args, H5P_DATASET_XFER_DEFAULT, nullptr), "a dataset's properties");
   const auto all = filters_of(Id(args.args.get_dcpl.dcpl_id));
   std::vector<Filter> out;
-  for (const int at : twin_at_) {
-    if (at == missing) {
-      fail(Why::unsupported, "HDF5 cannot apply the dataset's filters: one is missing");
-    }
-    out.push_back(all.at(static_cast<std::size_t>(at)));
+  for (std::size_t k = 0; k < twin_at_.size(); ++k) {
+    out.push_back(twin_at_[k] == missing ? given_[k] : all.at(static_cast<std::size_t>(twin_at_[k])));
   }
   return out;
 }
@@ -229,6 +241,9 @@ void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes ra
     }
     if (twin_at_[k] != missing) {
       twin_mask |= std::uint32_t{left_out} << twin_at_[k];
+      if (needs_guard(given_[k].id)) {
+        twin_mask |= std::uint32_t{left_out} << (twin_at_[k] + 1);  // what it checks is only so behind its filter
+      }
     }
   }
   // The mask goes into HDF5's index of chunks only with a chunk of another length than the one before.

@@ -31,14 +31,16 @@ std::vector<Filter> filters_of(hid_t properties);
 
 class Pipeline {
  public:
-  /// `element`: the type that filters see; a chunk has less than 4 GiB of it. Errors: unsupported, when a filter is
-  /// missing or cannot take the type; io, when there is none.
+  /// `element`: the type that filters see; a chunk has less than 4 GiB of it. The properties' fill value counts, since
+  /// scaleoffset leaves it out of its range. Errors: unsupported, when a filter is missing or cannot take the type; io,
+  /// when the list has no filter.
   Pipeline(hid_t properties, hid_t element, const std::vector<std::uint64_t>& chunk);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// The filters with what they made of their parameters (their set_local). Errors: unsupported, when one is missing.
+  /// The filters with what they made of their parameters (their set_local). One that is optional and missing is as it
+  /// was given.
   std::vector<Filter> filters() const;
 
   std::vector<std::byte> encode(Bytes raw, std::uint32_t& filter_mask);
@@ -51,6 +53,7 @@ class Pipeline {
 
   void put(const std::vector<hsize_t>& at, Bytes filtered, std::uint32_t twin_mask);
 
+  std::vector<Filter> given_;
   Id element_, chunk_space_, first_chunk_;  // the chunk in memory, and in the twin
   std::vector<hsize_t> first_, second_;     // where the twin's chunks begin
   std::size_t held_bytes_ = 0;              // of what is in the twin's first chunk

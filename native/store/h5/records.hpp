@@ -37,6 +37,7 @@ struct Attribute {
   std::string data, heap;   ///< elements in stored form (datatype.hpp), and what they point to
   std::int64_t order = 0;
   std::uint8_t charset = 0;
+  bool unwritten = false;  ///< nothing was written to it since this process made it; not in the record
 };
 
 enum class Kind : std::uint8_t { group = 1, dataset = 2, datatype = 3 };

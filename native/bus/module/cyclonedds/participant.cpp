@@ -225,7 +225,7 @@ Endpoint endpoint_from(const dds_builtintopic_endpoint_t& data, bool writes) {
       if (n > 1 || *names[k]) out.partitions.emplace_back(names[k]);
       dds_free(names[k]);
     }
-    dds_free(names);
+    dds_free(static_cast<void*>(names));
   }
   dds_reliability_kind_t reliability{};
   dds_duration_t blocking = 0;
