@@ -261,7 +261,7 @@ def become(request: dict, files: list[int]) -> None:
 
 
 def redirect(number: int, place: str) -> None:
-    """What a shell does for `>file`, `>&-`, and `| true`."""
+    """As a shell does for `>file`, `>&-`, and `| true`."""
     if not place:
         os.close(number)
         return

@@ -70,7 +70,7 @@ def is_damage(question: Question) -> bool:
     return question.damages and question.name in ("error", "data") and failed in messages
 
 
-# What may differ, by the first cell of its row in the table "What differs" of docs/reference/store-hdf5.md.
+# Known differences, by the first cell of its row in the table "What differs" of docs/reference/store-hdf5.md.
 KNOWN: dict[str, Callable[[Question], bool]] = {
     "times": lambda q: q.name == "times" and (q.disk, q.store) == (1, 0),
     "order of the root group": lambda q: (

@@ -132,12 +132,12 @@ TYPES: dict[str, Callable[[], h5t.TypeID]] = {
     "region": of(h5py.regionref_dtype),
     "struct of object": of([("r", h5py.ref_dtype), ("n", "<i4")]),
 }
-# What memory holds of them besides the file's own type.
+# In memory besides the file's own type.
 CONVERTED = {"f8": h5t.NATIVE_DOUBLE, "i4": h5t.NATIVE_INT32, "i1": h5t.NATIVE_INT8, "u8": h5t.NATIVE_UINT64}
 
 
 def memory_type(tid: h5t.TypeID) -> h5t.TypeID:
-    """What numpy has of it. An opaque type would lose its tag, and HDF5 converts between no two tags."""
+    """Its numpy type. An opaque type would lose its tag, and HDF5 converts between no two tags."""
     return tid if isinstance(tid, h5t.TypeOpaqueID) else h5t.py_create(tid.dtype)
 
 
@@ -238,7 +238,7 @@ class Runner:
         return TYPES[name]()
 
     def values(self, tid: h5t.TypeID, shape: tuple[int, ...], seed: int) -> np.ndarray:
-        """Of the type that numpy has for this one. An even seed makes values that compress well."""
+        """Values of numpy's type for this one. An even seed makes values that compress well."""
         rng = np.random.default_rng(seed)
         dtype = tid.dtype
         base, more = (dtype.subdtype[0], dtype.subdtype[1]) if dtype.subdtype else (dtype, ())

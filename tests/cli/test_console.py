@@ -276,7 +276,7 @@ def test_bytes_are_poured_as_they_come(pieces):
 
 
 class Unread(io.StringIO):
-    """What `| head -1` leaves of a pipe: met once (streams.py)."""
+    """A pipe after `| head -1`: met once (streams.py)."""
 
     met = False
 
@@ -478,7 +478,7 @@ def test_coloured_lines_do_not_end_in_blanks_either():
 
 @pytest.mark.parametrize("columns", [80, 60, 40])
 def test_no_number_of_a_table_is_split_over_lines(monkeypatch, columns):
-    """Of tables of any shape, with units, signs, powers, dates and names in which numbers are."""
+    """Tables of any shape, with units, signs, powers, dates and names in which numbers are."""
     random = np.random.default_rng(4)
     words = ("4400 × 6.55 KiB", "10.4 KiB", "-5.9 %", "1e-05", "2026-11-26 15:38", "net;ofi_rxm 5.14 µs")
     words += ("−16 to 0 %", "1,198,477", "342.6 W", "1.012 kW", "2.2 GHz", "7 of 8", "host-0123.rack-17")

@@ -68,7 +68,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 def wrong(words: str) -> str:
-    """What is wrong with a command; "" where it and its options exist."""
+    """The fault of a command; "" where it and its options exist."""
     command: click.Command = root
     rest = words.split()
     while isinstance(command, click.Group) and rest and not rest[0].startswith(("-", HOLE)):

@@ -80,7 +80,7 @@ def test_a_program_of_its_own_starts_with_all_streams_closed(tmp_path: Path):
 
 
 def test_a_file_never_gets_the_number_of_a_stream():
-    """What prints to the closed stream would write into it."""
+    """A print to the closed stream would write into it."""
     code = (
         "import os, subprocess, sys\nfrom sonde.cli import streams\nstreams.secure()\n"
         "opened = os.open('/dev/null', os.O_RDONLY)\nprint('lost')\nprint('lost', file=sys.stderr)\n"

@@ -113,7 +113,7 @@ def test_history_knows_files_by_their_bytes(typed: Typed, measured: Path):
 
 
 class TestTraced:
-    """Of files, arguments and the program itself, as the tracer, the dataset and each output have them."""
+    """Names of files, arguments and the program itself, as the tracer, the dataset and each output have them."""
 
     NAMES = (
         NASTY,

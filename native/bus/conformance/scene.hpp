@@ -140,7 +140,7 @@ std::vector<Entry> sample_cases();
 std::vector<Entry> process_cases();
 std::vector<Entry> request_cases();
 
-/// What a peer does, in its own process: "echo", "keyed", "serve". Returns its exit code.
+/// A peer's work in its own process: "echo", "keyed", "serve". Returns its exit code.
 int play(const std::string& role, const std::string& topic, const std::shared_ptr<Bus>& bus);
 
 }  // namespace sonde::bus::conformance

@@ -107,7 +107,7 @@ def _ranks(found: list[Advice]) -> list[tuple[int | None, Advice]]:
 
 
 def _measure(need: Need) -> str:
-    """What to type for the numbers that a need asks for."""
+    """The command for the numbers that a need asks for."""
     words = ["measure: sonde bus run latency"]
     options = [f"--sizes {need.size}"]
     if need.subscribers > 1 and need.local:

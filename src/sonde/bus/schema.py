@@ -125,7 +125,7 @@ SUMMARY: dict[str, Described] = {
     ),
     **FACTS,
 }
-"""What /summary may hold. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
 
 
 ATTRIBUTES = {

@@ -249,7 +249,7 @@ class Console:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts; a
+    """A value that JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts; a
     byte of a name that is no text is its number, for half a character is no text to most readers of JSON."""
     if isinstance(value, dict):
         return {encodable(str(key)): plain(item) for key, item in value.items()}

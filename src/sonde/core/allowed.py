@@ -67,7 +67,7 @@ class Allowed:
         return bad & ~np.isin(values, self.besides) if self.besides else bad
 
     def text(self, sizes: Mapping[Any, int]) -> str:
-        """What is allowed, in words: "0 to 2 (a position in variant), or -1"."""
+        """The allowed values, in words: "0 to 2 (a position in variant), or -1"."""
         if self.texts:
             return ", ".join(repr(text) for text in self.texts)
         low, high = self.low, self.end(sizes)

@@ -145,7 +145,7 @@ def room_schema(room: str) -> RoomSchema | None:
 
 
 def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
-    """What a dataset's variables and root attributes have that its room's tables do not allow.
+    """Findings: variables and root attributes of a dataset that its room's tables do not allow.
 
     all_values: also of columns that are long and neither indices nor codes.
     """
@@ -262,7 +262,7 @@ def begin() -> None:
 
 
 def blamed(error: BaseException, room_check: RoomCheck | None = None) -> DataError | None:
-    """What an error from reading values was, where a dataset opened since `begin` is damaged and that explains it.
+    """The cause of an error from reading values, where a dataset opened since `begin` is damaged and that explains it.
 
     error: anything that left a command. room_check: what the room of a dataset checks besides. None where nothing that
     was opened explains the error: then it is a mistake of ours. Reads the datasets again, piecewise.

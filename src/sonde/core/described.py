@@ -22,7 +22,7 @@ _UNKNOWN = ("", "[]")  # numbers of what is not known, and of a list of nothing,
 
 @dataclass(frozen=True)
 class Described:
-    """What a variable of a dataset must look like. units "1" stands for a bare number, "" for none.
+    """A variable of a dataset as it must look. units "1" stands for a bare number, "" for none.
 
     allowed: the values that it may have; None: any of its type.
     """
@@ -82,7 +82,7 @@ Tables = Mapping[str, Mapping[str, Described]]
 def misfits(
     room: str, group: str, data: xr.Dataset, table: Mapping[str, Described], all_values: bool = True
 ) -> Iterator[Finding]:
-    """What a group's variables have that a table does not allow: dims, type, values. What is missing is no misfit.
+    """Whatever of a group's variables a table does not allow: dims, type, values. What is missing is no misfit.
 
     room: begins the findings' codes. group: "/raw", for their texts. all_values: also those of long columns, which
     takes as long as reading them.
@@ -98,7 +98,13 @@ def misfits(
             or what.allowed.at_any_size
             or variable.size * variable.dtype.itemsize <= WHOLE_AT_OPEN_BYTES
         ):
-            wrong = first_wrong(variable, what.allowed, data.sizes)
+            try:
+                wrong = first_wrong(variable, what.allowed, data.sizes)
+            except (OSError, RuntimeError):
+                # At opening: whatever does not need this variable goes on, and whatever reads it names it.
+                if all_values:
+                    raise
+                continue
             if wrong is not None:
                 evidence = {"variable": name, "at": wrong.at, "value": wrong.value, "count": wrong.count}
                 yield Finding(f"{room}.range", wrong.text(f"{group}/{name}"), evidence)

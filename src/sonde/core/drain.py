@@ -27,7 +27,8 @@ def drain_words(findings: Sequence[Finding]) -> list[str]:
     if not hosts:
         return []
     first = next(finding for finding in findings if hosts & set(hosts_of(finding)))
-    reason = f"sonde: {first.text.partition(' (also at ')[0]}"[:120]
+    text = " ".join(first.text.partition(" (also at ")[0].split())  # in one line for any shell
+    reason = f"sonde: {text}"[:120]
     return ["scontrol", "update", f"NodeName={listed(sorted(hosts))}", "State=DRAIN", f"Reason={reason}"]
 
 

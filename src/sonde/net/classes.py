@@ -482,7 +482,7 @@ def _labels(
 
 
 def _medians(y: np.ndarray) -> np.ndarray:
-    """Of each column of (links, sizes); NaN where no link of a class has that size."""
+    """For each column of (links, sizes); NaN where no link of a class has that size."""
     out = np.full(y.shape[1], np.nan)
     known = np.isfinite(y).any(axis=0)
     out[known] = np.nanmedian(y[:, known], axis=0)

@@ -214,7 +214,7 @@ def best(results: Mapping[str, Sequence[RuleResult]]) -> str | None:
 
 
 def verdict(results: Mapping[str, Sequence[RuleResult]]) -> tuple[str, bool]:
-    """What a replay came to, and whether a rule holds; results as of `best`."""
+    """The outcome of a replay, and whether a rule holds; results as of `best`."""
     files = list(results.values())
     if (name := best(results)) is not None:
         rows = [one for each in files for one in each if one.rule == name]

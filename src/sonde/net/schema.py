@@ -181,7 +181,7 @@ SUMMARY: dict[str, Described] = {
         for name in ("host", "core", "l3", "numa", "package", "clock_error")
     },
 }
-"""What /summary may hold. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
 
 
 COORDINATES = {

@@ -380,7 +380,7 @@ def _events(summary: xr.Dataset) -> list[Warning]:
 
 
 RHYTHMS = {"cyclic": "cycles", "outlier": "periodic_outliers"}
-"""What is looked for in single delays, by the name of its variables: key of --json."""
+"""Findings in single delays, by the name of its variables: key of --json."""
 
 
 def rhythms(summary: xr.Dataset) -> dict[str, list[dict[str, Any]]]:

@@ -216,7 +216,7 @@ RAW: dict[str, Described] = {
     **PLACE,
     **SOURCES,
 }
-"""What /raw may hold; what comes of records that a run has none of is left out."""
+"""Variables of /raw; what comes of records that a run has none of is left out."""
 
 ATTRIBUTES = {
     **described.ROOT,

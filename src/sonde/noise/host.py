@@ -173,7 +173,7 @@ SUMMARY: dict[str, Described] = {
     "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
     "frequency": optional(("frequency",), "Hz", "frequency", "<f8", FINITE),
 }
-"""What /summary may hold, with the values that it may have."""
+"""Variables of /summary, with the values that it may have."""
 
 _Told = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

@@ -82,7 +82,7 @@ RAW: dict[str, Described] = {
     "cpu": optional(("cpu",), "1", "CPU", "<i4", COUNT),
     "counter": optional(("counter",), "", "row of /proc/interrupts; of /proc/softirqs after 'soft '", "str"),
 }
-"""What /raw may hold, with the values that it may have."""
+"""Variables of /raw, with the values that it may have."""
 ATTRIBUTES = {
     **ROOT,
     "window_s": attribute("length of a window, s", COUNT),

@@ -81,7 +81,7 @@ RAW: dict[str, Described] = {
         ("source",), "s", "time from burst to burst; -1: not known", "<f8", Allowed(low=1e-9, besides=(-1,))
     ),
 }
-"""What /raw may hold, with the values that it may have."""
+"""Variables of /raw, with the values that it may have."""
 SUMMARY: dict[str, Described] = {
     **{
         name: optional(("source",), "1" if name.startswith(("asked", "duty")) else "s", name, "<f8", FINITE)
@@ -100,7 +100,7 @@ SUMMARY: dict[str, Described] = {
     "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
     **{name: RAW[name] for name in ("source", "host", "core", "period", "footprint", "phase")},
 }
-"""What /summary may hold."""
+"""Variables of /summary."""
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 1.0)
 

@@ -145,7 +145,7 @@ SUMMARY: dict[str, Described] = {
     **OF_VARIANT,
     **OF_CASE,
 }
-"""What /summary may hold. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
 
 
 ATTRIBUTES = {**described.ROOT, "epoch_length": attribute("samples of a burst", COUNT)}

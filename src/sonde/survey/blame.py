@@ -14,12 +14,12 @@ from sonde.core.errors import Finding, Warning
 from sonde.core.units import format_share
 from sonde.survey.rooms import RoomResult
 
-BUSY = 0.05  # of the processors' time, that other programs may take while a room is measured
+BUSY, MUCH = 0.05, 0.25  # of the processors' time, that others may take of a whole survey and of one room
 PLACES = ("src", "dst", "rank")  # numbers in a finding's evidence that say where, and not how much
 
 
 def subject(finding: Finding) -> tuple[Any, ...]:
-    """What a finding is about, whatever it measured: equal for the same place in another run."""
+    """The place that a finding is about: equal for the same place in another run."""
     where = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in finding.evidence.items()
@@ -36,19 +36,38 @@ def in_all(found: Sequence[Sequence[Finding]]) -> list[Finding]:
     return [finding for finding in found[0] if all(subject(finding) in each for each in others)]
 
 
-def settle(result: RoomResult, again: RoomResult | None) -> None:
-    """Makes findings or warnings of a room's suspects. again: the room measured once more, and compared; None: not.
+def busy_rooms(results: Sequence[RoomResult]) -> set[str]:
+    """The rooms beside which other programs were at work: those where it was much, or all where it was BUSY of all.
 
-    While others were at work they stay suspects: see busy().
+    A room lasts seconds, and ranks that are killed at its end leave nobody to count their time: so its own share says
+    little.
     """
-    if again is not None:
-        result.others = max(result.others, again.others)
+    measured = [result for result in results if result.seconds > 0]
+    seconds = sum(result.seconds for result in measured)
+    if seconds and sum(result.others * result.seconds for result in measured) / seconds > BUSY:
+        return {result.room for result in measured}
+    return {result.room for result in results if result.others > MUCH}
+
+
+def busy_warning(busy: Sequence[RoomResult]) -> Warning:
+    """One warning of all rooms beside which other programs were at work."""
+    suspects = sum(len(result.suspects) for result in busy)
+    worst = max(result.others for result in busy)
+    held = f"; {differences(suspects)} may be theirs and are no findings" if suspects else ""
+    return Warning(
+        "survey.busy",
+        f"other programs took up to {format_share(worst)} of the processors' time while "
+        f"{', '.join(result.room for result in busy)} {'was' if len(busy) == 1 else 'were'} measured{held}",
+        "sonde noise host names them; check again when they are gone",
+    )
+
+
+def settle(result: RoomResult, again: RoomResult | None) -> None:
+    """Makes findings or warnings of a room's suspects. again: the room measured once more, and compared; None: not."""
     suspects = result.suspects
-    if result.others > BUSY:
-        result.comparable = False
-    elif not suspects:
-        pass
-    elif again is None or again.skipped:
+    if not suspects:
+        return
+    if again is None or again.skipped:
         result.comparable = False
         result.warnings.append(
             Warning(
@@ -57,34 +76,18 @@ def settle(result: RoomResult, again: RoomResult | None) -> None:
                 "give a longer --budget",
             )
         )
-    else:
-        confirmed = in_all([suspects, again.suspects])
-        result.suspects = [finding for finding in suspects if finding not in confirmed]
-        result.findings += confirmed
-        if result.suspects:
-            result.warnings.append(
-                Warning(
-                    "survey.did_not_come_again",
-                    f"{result.room}: {differences(len(result.suspects))} did not come again when it was measured again",
-                    "nothing to do; several baselines tell how much runs differ: --against FOLDER --against FOLDER",
-                )
+        return
+    confirmed = in_all([suspects, again.suspects])
+    result.suspects = [finding for finding in suspects if finding not in confirmed]
+    result.findings += confirmed
+    if result.suspects:
+        result.warnings.append(
+            Warning(
+                "survey.did_not_come_again",
+                f"{result.room}: {differences(len(result.suspects))} did not come again when it was measured again",
+                "nothing to do; several baselines tell how much runs differ: --against FOLDER --against FOLDER",
             )
-
-
-def busy(results: Sequence[RoomResult]) -> Warning | None:
-    """One warning of all rooms beside which other programs were at work; None: there were none."""
-    rooms = [result for result in results if result.others > BUSY]
-    if not rooms:
-        return None
-    suspects = sum(len(result.suspects) for result in rooms)
-    worst = max(result.others for result in rooms)
-    held = f"; {differences(suspects)} may be theirs and are no findings" if suspects else ""
-    return Warning(
-        "survey.busy",
-        f"other programs took up to {format_share(worst)} of the processors' time while "
-        f"{', '.join(result.room for result in rooms)} {'was' if len(rooms) == 1 else 'were'} measured{held}",
-        "sonde noise host names them; check again when they are gone",
-    )
+        )
 
 
 def differences(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What other programs take of the processors meanwhile, by /proc/stat. Touches the machine."""
+"""The processor time that other programs take meanwhile, by /proc/stat. Touches the machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-COUNTED = (0, 1, 2, 7)  # columns of /proc/stat: user, nice, system, steal. Interrupts are nobody's
+# Columns of /proc/stat: user, nice, steal. Not system: the kernel's own threads, which write back what Sonde wrote, are
+# nobody's.
+COUNTED = (0, 1, 7)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Processor time so far, s: of everybody on the processors that this process may use, and of its own."""
+    """Processor time outside the kernel so far, s: of everybody on the processors that this process may use, and its
+    own.
+    """
 
     at_s: float
     all_s: float
@@ -33,12 +37,12 @@ def sample(stat: Path = Path("/proc/stat")) -> Sample | None:
     if not rows:
         return None
     own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    own_s = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    own_s = sum(usage.ru_utime for usage in own)
     return Sample(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own_s, len(rows))
 
 
 def share(before: Sample | None, after: Sample | None) -> float:
-    """Of the processors' time between two samples, what others took; 0 where that is not known."""
+    """The others' share of the processors' time between two samples; 0 where that is not known."""
     if before is None or after is None or after.at_s <= before.at_s or before.processors != after.processors:
         return 0.0
     others_s = (after.all_s - before.all_s) - (after.own_s - before.own_s)

@@ -139,6 +139,7 @@ class RoomResult:
         default_factory=list
     )  # worse than before, and not a finding yet, or never
     others: float = 0.0  # share of the processors' time that other programs took meanwhile
+    seconds: float = 0.0  # that measuring took
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -199,7 +199,9 @@ def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
     except SondeError as error:
         return RoomResult(call.room, skipped=error.what, hint=error.hint)
     result = read(call.room, measured.paths)
-    result.others = others.share(since, others.sample())
+    until = others.sample()
+    result.others = others.share(since, until)
+    result.seconds = until.at_s - since.at_s if since and until else 0.0
     result.interrupted = measured.interrupted
     if measured.error is not None:
         result.skipped, result.hint = measured.error.what, measured.error.hint
@@ -323,15 +325,23 @@ def hold_against(
     for result in results:
         blame.unfit(result, [finding for finding in result.findings if visit(result.room).unfit(finding)])
     compare(results, baselines)
-    wanted = [result.room for result in results if result.suspects and result.others <= blame.BUSY]
+    busy = blame.busy_rooms(results)
+    wanted = [result.room for result in results if result.suspects and result.room not in busy]
     if any(result.interrupted for result in results):
         wanted = []
     repeated = {result.room: result for result in again(wanted)} if wanted else {}
     compare(list(repeated.values()), baselines)
+    busy |= blame.busy_rooms(list(repeated.values()))
     for result in results:
-        blame.settle(result, repeated.get(result.room))
-    if (warning := blame.busy(results)) is not None:
-        next(result for result in results if result.others > blame.BUSY).warnings.insert(0, warning)
+        if result.room in repeated:
+            result.others = max(result.others, repeated[result.room].others)
+        if result.room in busy:
+            result.comparable = False
+        else:
+            blame.settle(result, repeated.get(result.room))
+    if busy:
+        at = [result for result in results if result.room in busy]
+        at[0].warnings.insert(0, blame.busy_warning(at))
 
 
 def draining(results: Sequence[RoomResult]) -> list[Finding]:

@@ -299,7 +299,7 @@ class TestDiscoveryOfAnother:
 
 
 class TestTooFewNumbers:
-    """What was measured at one number alone says nothing of another: it has no rank, and the answer says so."""
+    """A value measured at one number alone says nothing of another: it has no rank, and the answer says so."""
 
     PEERS = variant_of("fastdds", "udp4", "peers")
 

@@ -305,7 +305,7 @@ def test_who_looks_at_what_is_wrong_opens_the_file_and_validate_lists_it(copy, d
 
 
 def blamed(path: Path, error: Exception) -> DataError | None:
-    """What an error is taken for while a dataset was read."""
+    """The reported error while a dataset was read."""
     dataset.begin()
     dataset.open(path).close()
     return dataset.blamed(error)

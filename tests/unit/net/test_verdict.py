@@ -511,7 +511,7 @@ def test_errors_of_clocks_are_reported_where_they_matter():
 
 
 class TestRhythms:
-    """What the source asked of single delays, with pair and length: on the terminal, in check and in JSON."""
+    """Questions of the source about single delays, with pair and length: on the terminal, in check and in JSON."""
 
     def planted(self) -> xr.Dataset:
         summary = flat()

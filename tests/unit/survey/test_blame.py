@@ -30,11 +30,25 @@ def test_what_stands_in_all(found, left):
     assert len(blame.in_all(found)) == left
 
 
+@pytest.mark.parametrize(
+    ("shares", "busy"),
+    [
+        ([0, 0], set()),
+        ([0.02, 0.15], set()),
+        ([0.02, 0.3], {"bus"}),
+        ([0.2, 0.3], {"net", "bus"}),
+        ([0.06, 0], {"net", "bus"}),
+    ],
+)
+def test_rooms_beside_which_others_were_at_work(shares, busy):
+    net, bus = RoomResult("net", others=shares[0], seconds=30), RoomResult("bus", others=shares[1], seconds=3)
+    skipped = RoomResult("io", skipped="no time")
+    assert blame.busy_rooms([net, bus, skipped]) == busy
+
+
 def test_one_warning_of_all_rooms_that_were_busy():
-    quiet, net, bus = RoomResult("power"), RoomResult("net", others=0.2), RoomResult("bus", others=0.4)
+    net, bus = RoomResult("net", others=0.2), RoomResult("bus", others=0.4)
     net.suspects = [link(0, 1), link(1, 0)]
-    assert blame.busy([quiet]) is None
-    warning = blame.busy([quiet, net, bus])
-    assert warning is not None
+    warning = blame.busy_warning([net, bus])
     assert "up to 40 % of the processors' time while net, bus were measured" in warning.evidence
     assert "2 differences to the earlier surveys may be theirs" in warning.evidence

@@ -1,4 +1,4 @@
-"""What other programs take of the processors."""
+"""The processor time that other programs take."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from sonde.survey import others
 from sonde.survey.others import Sample
 
-WORK_S = 0.3
-WORK = f"import time\nwhile time.process_time() < {WORK_S}: pass"
+WORK = "sum(range(5_000_000))"  # of which the kernel takes nothing
 
 
 def stat(path, ticks: list[int]) -> None:
@@ -29,7 +28,7 @@ def test_what_is_counted(tmp_path):
     assert got is not None
     cpus = len(os.sched_getaffinity(0))
     assert got.processors == cpus
-    assert got.all_s == pytest.approx(cpus * 200 / os.sysconf("SC_CLK_TCK"))
+    assert got.all_s == pytest.approx(cpus * 150 / os.sysconf("SC_CLK_TCK"))
 
 
 @pytest.mark.parametrize("text", ["", "cpu 1 2 3", "cpu0 a b c d e f g h"])
@@ -53,5 +52,5 @@ def test_a_child_of_ours_is_nobody_else():
     after = others.sample()
     assert before is not None
     assert after is not None
-    assert after.own_s - before.own_s >= WORK_S
+    assert after.own_s > before.own_s
     assert time.monotonic() >= after.at_s

@@ -363,7 +363,7 @@ class TestCompare:
         assert (warning.code, warning.evidence) == ("survey.blunt", "too short")
 
     def again(self, tmp_path, scale, others=0.0):
-        """What measures a room once more; and what it was asked for."""
+        """A function that measures a room once more; and what it was asked for."""
         asked: list[list[str]] = []
 
         def measure(rooms):

@@ -31,7 +31,7 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// Who is matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by: it
+/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by: it
 /// begins anew whenever somebody asks for the status. Any-thread.
 class Matches {
  public:

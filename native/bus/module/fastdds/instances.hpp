@@ -1,5 +1,5 @@
 #pragma once
-/// Who writes the instances of a reader. Fast DDS 2 notes when an instance has lost its writers, but hands over no
+/// The writers of a reader's instances. Fast DDS 2 notes when an instance has lost its writers, but hands over no
 /// sample of it: what was taken, and which writers have left, give the same.
 
 #include <atomic>

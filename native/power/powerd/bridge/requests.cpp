@@ -20,7 +20,7 @@ namespace sonde::power::bridge {
 namespace {
 
 constexpr double default_deadline_s = 5, most_deadline_s = 60;
-constexpr std::size_t most_under_way = 256, most_reply_topic = 1024;
+constexpr std::size_t max_under_way = 256, max_reply_topic = 1024;
 constexpr std::size_t max_remembered = 1024, max_remembered_bytes = 16u << 20;
 
 std::string refusal(bus::ReplyCode code, const std::string& message) {
@@ -147,7 +147,7 @@ Result<void> Requests::take(const Received& message) {
                         "MQTT 5's response topic, or " + prefix_ + "/request/SERVICE/TARGET/ID");
   }
   // A reply must not be what a bridge, or the broker, takes for something else.
-  if (reply.topic.size() > most_reply_topic || reply.topic.starts_with('$') ||
+  if (reply.topic.size() > max_reply_topic || reply.topic.starts_with('$') ||
       reply.topic.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
       first_bad_utf8(reply.topic) != std::string::npos || reply.topic.starts_with("spBv1.0/") ||
       (reply.topic.starts_with(prefix_ + "/") && !reply.topic.starts_with(prefix_ + "/reply/")))
@@ -213,7 +213,7 @@ Result<void> Requests::take(const Received& message) {
       shared_->replies.push_back(std::move(reply));
       return {};
     };
-    if (shared_->under_way >= most_under_way) return busy(std::to_string(most_under_way) + " requests are under way");
+    if (shared_->under_way >= max_under_way) return busy(std::to_string(max_under_way) + " requests are under way");
     if (!once.empty() && !shared_->done.begin(once))
       return busy("orders of " + std::to_string(max_remembered_bytes >> 20) + " MiB together are under way");
     ++shared_->under_way;

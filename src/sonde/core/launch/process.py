@@ -490,7 +490,7 @@ _FAILED = (
     re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<rank>[\d,-]+): Exited with exit code (?P<code>\d+)"),
     re.compile(r"PID \d+ RUNNING AT (?P<node>\S+) = EXIT CODE: (?P<code>\d+)"),
 )
-# Of ranks that never began; the others are killed for it, which says nothing of a fault of theirs.
+# Ranks that never began: the others are killed for it, which says nothing of a fault of theirs.
 _NOT_STARTED = (
     re.compile(
         r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (?P<node>[^\s:]+): (?P<why>.+?)(?: srun: |$)"
