@@ -7,6 +7,7 @@ again when the room was measured again, and where nothing else worked on the mac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from sonde.core.units import format_share
 from sonde.survey.rooms import RoomResult
 
 BUSY, MUCH = 0.05, 0.25  # of the processors' time, that others may take of a whole survey and of one room
+ENOUGH_BASELINES = 3  # show by themselves how runs of one machine differ
 PLACES = ("src", "dst", "rank")  # numbers in a finding's evidence that say where, and not how much
 
 
@@ -34,6 +36,24 @@ def in_all(found: Sequence[Sequence[Finding]]) -> list[Finding]:
         return []
     others = [{subject(finding) for finding in each} for each in found[1:]]
     return [finding for finding in found[0] if all(subject(finding) in each for each in others)]
+
+
+def beyond(suspects: Sequence[Finding], spread: float, baselines: int) -> list[Finding]:
+    """The suspects that differ by more than runs of one machine do: by its baselines, or by the room's spread."""
+    if baselines >= ENOUGH_BASELINES:
+        return list(suspects)
+    return [finding for finding in suspects if float(finding.evidence.get("ratio", spread)) >= spread]
+
+
+def within_warning(room: str, count: int, spread: float, baselines: int) -> Warning:
+    """Some differences are no more than runs of one machine differ by, as far as that is known."""
+    by = f"less than {spread:g} times as slow" if math.isfinite(spread) else "here of any size"
+    few = f"{baselines} baseline{'' if baselines == 1 else 's'}"
+    return Warning(
+        "survey.few_baselines",
+        f"{room}: {differences(count)} may be how runs of this machine differ ({by}), which {few} cannot show",
+        f"give {ENOUGH_BASELINES} baselines or more: --against FOLDER --against FOLDER --against FOLDER",
+    )
 
 
 def busy_rooms(results: Sequence[RoomResult]) -> set[str]:

@@ -88,9 +88,14 @@ class Compared:
 
 
 class Visit(Protocol):
-    """The quick form of a room. weight: its share of the time that is beyond what all rooms need."""
+    """The quick form of a room.
+
+    weight: its share of the time that is beyond what all rooms need. spread: how many times as slow as another a run of
+    the same machine may be, where too few baselines show that; inf: nobody knows.
+    """
 
     weight: float
+    spread: float
 
     def needs_s(self, call: Call) -> float:
         """What a result takes at least on an ordinary machine, s; asked before any room is visited, and quick to say.
@@ -140,6 +145,7 @@ class RoomResult:
     )  # worse than before, and not a finding yet, or never
     others: float = 0.0  # share of the processors' time that other programs took meanwhile
     seconds: float = 0.0  # that measuring took
+    baselines: int = 0  # that have this room
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -311,6 +311,7 @@ def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
                         Warning("survey.blunt", compared.doubt, "survey both again with a longer --budget")
                     )
             result.suspects += blame.in_all(found)
+        result.baselines = len(known)
 
 
 def hold_against(
@@ -325,6 +326,13 @@ def hold_against(
     for result in results:
         blame.unfit(result, [finding for finding in result.findings if visit(result.room).unfit(finding)])
     compare(results, baselines)
+    for result in results:
+        spread = visit(result.room).spread
+        beyond = blame.beyond(result.suspects, spread, result.baselines)
+        if len(beyond) < len(result.suspects):
+            within = len(result.suspects) - len(beyond)
+            result.warnings.append(blame.within_warning(result.room, within, spread, result.baselines))
+        result.suspects = beyond
     busy = blame.busy_rooms(results)
     wanted = [result.room for result in results if result.suspects and result.room not in busy]
     if any(result.interrupted for result in results):

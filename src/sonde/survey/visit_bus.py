@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
@@ -27,6 +28,7 @@ class BusVisit:
     """Visits bus."""
 
     weight = 0.6
+    spread = math.inf  # seen: a bare socket 9 times, by where two threads came to run
 
     def needs_s(self, call: Call) -> float:
         from sonde.bus import run_probe as probe

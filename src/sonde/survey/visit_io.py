@@ -24,6 +24,7 @@ class IoVisit:
     """Visits io."""
 
     weight = 0.6
+    spread = 2.0
 
     def needs_s(self, call: Call) -> float:
         from sonde.io import run_study, run_trace

@@ -21,6 +21,7 @@ class NetVisit:
     """Visits net."""
 
     weight = 2.5
+    spread = 1.5
 
     def needs_s(self, call: Call) -> float:
         call.start("sonde-net")

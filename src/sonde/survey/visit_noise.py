@@ -17,6 +17,7 @@ class NoiseVisit:
     """Visits noise."""
 
     weight = 2.5
+    spread = 2.0
 
     def needs_s(self, call: Call) -> float:
         from sonde.noise.plan import LEAST_PAIRS, block_length, needed_budget

@@ -21,6 +21,7 @@ class PowerVisit:
     """Visits power."""
 
     weight = 0.2  # it measures nothing of this machine's hardware: the others have the time
+    spread = 2.0
 
     def needs_s(self, call: Call) -> float:
         from sonde.power import run_demo

@@ -23,6 +23,7 @@ class StoreVisit:
     """Visits store."""
 
     weight = 0.6
+    spread = 2.0
 
     def needs_s(self, call: Call) -> float:
         from sonde.store.run import program

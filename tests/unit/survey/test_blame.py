@@ -52,3 +52,14 @@ def test_one_warning_of_all_rooms_that_were_busy():
     warning = blame.busy_warning([net, bus])
     assert "up to 40 % of the processors' time while net, bus were measured" in warning.evidence
     assert "2 differences to the earlier surveys may be theirs" in warning.evidence
+
+
+@pytest.mark.parametrize(
+    ("baselines", "spread", "left"), [(1, 1.4, 1), (1, 1.6, 0), (2, float("inf"), 0), (3, float("inf"), 1)]
+)
+def test_few_baselines_do_not_show_how_runs_differ(baselines, spread, left):
+    assert len(blame.beyond([link(0, 1, ratio=1.5)], spread, baselines)) == left
+    warning = blame.within_warning("net", 2, spread, baselines)
+    assert warning.evidence.startswith(
+        "net: 2 differences to the earlier surveys may be how runs of this machine differ"
+    )

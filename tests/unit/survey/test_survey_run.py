@@ -35,6 +35,7 @@ class Room:
 
     def __init__(self, name: str, weight: float = 1.0, drained: str = "", least_s: float = 0.0) -> None:
         self.name, self.weight, self.drained, self.least_s = name, weight, drained, least_s
+        self.spread = 1.5
         self.lacks: SondeError | None = None
         self.calls: list[Call] = []
         self.ends: Callable[[], object] = lambda: None
@@ -64,7 +65,7 @@ class Room:
 
     def compare(self, before: Any, now: Any, names: tuple[str, str]) -> Compared:
         worse = float(now["summary"]["median"][0, 0] / before["summary"]["median"][0, 0])
-        found = [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}")]
+        found = [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}", {"ratio": worse})]
         return Compared(found if worse > 1 else (), self.doubt)
 
     def unfit(self, finding: Finding) -> bool:
@@ -380,6 +381,7 @@ class TestCompare:
         [
             ((1.0, 0.0), 1.0, 0.0, 0, []),
             ((2.0, 0.0), 2.0, 0.0, 1, []),
+            ((1.2, 0.0), 1.2, 0.0, 0, ["survey.few_baselines"]),
             ((2.0, 0.0), 1.0, 0.0, 0, ["survey.did_not_come_again"]),
             ((2.0, 0.3), 2.0, 0.0, 0, ["survey.busy"]),
             ((2.0, 0.0), 2.0, 0.3, 0, ["survey.busy"]),
@@ -388,6 +390,7 @@ class TestCompare:
         ids=[
             "like before",
             "slower twice",
+            "a little slower",
             "slower once",
             "busy",
             "busy the second time",
@@ -402,7 +405,7 @@ class TestCompare:
         net.others = first_others
         measure, asked = self.again(tmp_path, again, others)
         run.hold_against([net], [tmp_path / "before"], measure)
-        assert asked == ([["net"]] if scale > 1 and first_others == 0 else [])
+        assert asked == ([["net"]] if scale > 1.5 and first_others == 0 else [])
         assert len(net.findings) == findings
         assert [warning.code for warning in net.warnings] == warnings
         assert net.comparable is (warnings != ["survey.busy"])
