@@ -161,7 +161,7 @@ def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcom
         dataset=next((str(path) for result in ran for path in result.datasets), None),
         complete=all(result.complete for result in ran),
         findings=findings,
-        warnings=[warning for result in ran for warning in result.warnings],
+        warnings=[warning for result in results for warning in result.warnings],
         values=values,
         sound=all(result.sound for result in ran),
         exit=Exit.DONE if ran else Exit.ENVIRONMENT,

@@ -76,5 +76,11 @@ def test_a_long_reason_is_cut():
 def test_a_program_gets_the_words_one_by_one():
     hostile = "it's slow; touch /tmp/x\n would drain: $(touch /tmp/y)"
     words = drain_words([Finding("net.slower", hostile, {"host": "n1"})])
-    assert words == ["scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason=sonde: {hostile}"]
+    assert words == [
+        "scontrol",
+        "update",
+        "NodeName=n1",
+        "State=DRAIN",
+        f"Reason=sonde: {' '.join(hostile.split())}",
+    ]
     assert drain_words([]) == []
