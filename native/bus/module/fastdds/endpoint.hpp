@@ -31,8 +31,8 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by: it
-/// begins anew whenever somebody asks for the status. Any-thread.
+/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by:
+/// it begins anew whenever somebody asks for the status. Any-thread.
 class Matches {
  public:
   using Known = std::function<bool(const Guid&)>;
