@@ -30,6 +30,11 @@ def subject(finding: Finding) -> tuple[Any, ...]:
     return (finding.code, *sorted((key, str(value)) for key, value in where.items()))
 
 
+def single(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings about one place each: without the one that only counts further ones, which has no place and no ratio."""
+    return [finding for finding in findings if "more" not in finding.evidence]
+
+
 def in_all(found: Sequence[Sequence[Finding]]) -> list[Finding]:
     """The findings of the first that stand in each of the others, too."""
     if not found:

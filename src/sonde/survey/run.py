@@ -304,7 +304,7 @@ def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
                     continue
                 with sonde.open(folder / path.name) as before, sonde.open(path) as now:
                     compared = visit(result.room).compare(before, now, (str(folder / path.name), str(path)))
-                found.append(list(compared.findings))
+                found.append(blame.single(compared.findings))
                 if compared.doubt:
                     result.sound = result.comparable = False
                     result.warnings.append(

@@ -63,3 +63,8 @@ def test_few_baselines_do_not_show_how_runs_differ(baselines, spread, left):
     assert warning.evidence.startswith(
         "net: 2 differences to the earlier surveys may be how runs of this machine differ"
     )
+
+
+def test_a_count_of_further_findings_blames_nobody():
+    more = Finding("store.slower", "5 more cells are slower", {"more": 5})
+    assert blame.single([link(0, 1), more]) == [link(0, 1)]
