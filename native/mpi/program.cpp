@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "mpi/topology.hpp"
 
 namespace sonde {
@@ -71,6 +72,19 @@ void print_version() {
 #else
   line.add("hwloc", false);
 #endif
+  emit(line);
+}
+
+void emit_start(const MpiTeam& team, int forwarding_ranks) {
+  if (team.rank() != 0) return;
+  JsonLine line;
+  line.add("event", "start")
+      .add("ranks", team.size())
+      .add("mpi", SONDE_MPI_FLAVOUR)
+      .add("mpi_version", mpi_library_version())
+      .add("clock_cost_s", clock_cost_s())
+      .add("forwarding_ranks", forwarding_ranks);
+  team.add_cores(line);
   emit(line);
 }
 

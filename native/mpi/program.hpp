@@ -37,6 +37,9 @@ template <class T> bool all_well(const Result<T>& result, MpiTeam& team) {
 /// Answers --version: Sonde's, the MPI's, the standard's, and whether hwloc is there. Needs no MPI_Init.
 void print_version();
 
+/// The event "start", with the MPI, the ranks and their cores, and the cost of a clock reading; rank 0 writes it.
+void emit_start(const MpiTeam& team, int forwarding_ranks);
+
 /// Answers --hello: the event "hello" with every rank's host. Collective.
 void say_hello(MpiTeam& team);
 

@@ -45,17 +45,7 @@ int measure(const net::Options& options, MpiTeam& team) {
   auto writer = RecordWriter::open(**sink, schema, buffer, options.cap_bytes);
   if (!all_well(writer, team)) return 3;
 
-  if (team.rank() == 0) {
-    JsonLine line;
-    line.add("event", "start")
-        .add("ranks", team.size())
-        .add("mpi", SONDE_MPI_FLAVOUR)
-        .add("mpi_version", mpi_library_version())
-        .add("clock_cost_s", clock_cost_s())
-        .add("forwarding_ranks", forwarding->forwarding_ranks());
-    team.add_cores(line);
-    emit(line);
-  }
+  emit_start(team, forwarding->forwarding_ranks());
   (*probe)->open();
   control.leave_at_least(options.budget_s / 4);
   const auto& check = (*probe)->interference();

@@ -73,17 +73,7 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
   if (!all_well(writer, team)) return 3;
   Recorder recorder(*writer, began_s);
 
-  if (team.rank() == 0) {
-    JsonLine line;
-    line.add("event", "start")
-        .add("ranks", team.size())
-        .add("mpi", SONDE_MPI_FLAVOUR)
-        .add("mpi_version", mpi_library_version())
-        .add("clock_cost_s", clock_cost_s())
-        .add("forwarding_ranks", forwarding->forwarding_ranks());
-    team.add_cores(line);
-    emit(line);
-  }
+  emit_start(team, forwarding->forwarding_ranks());
   NodeAgent agent(std::move(keepers), options.variants);
   auto prepared = agent.prepare();
   if (!all_well(prepared, team)) return 3;
