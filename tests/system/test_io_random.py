@@ -101,9 +101,9 @@ def test_the_tracer_counts_what_strace_does(sonde: Shell, program: Path, seeds: 
     for seed in seeds:
         line = [program, seed, CALLS, "plain"]
         strace = straced(sonde.cwd / f"s{seed}", line)
-        told = sonde("io", "run", "--json", "-o", "a.nc", "--", *line).json
+        reply = sonde("io", "run", "--json", "-o", "a.nc", "--", *line).json
         traced: Counter[str] = Counter()
-        for row in told["functions"]:
+        for row in reply["functions"]:
             if row["layer"] in (
                 "posix",
                 "system",

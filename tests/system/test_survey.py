@@ -156,10 +156,10 @@ SAYS_LITTLE = {
 }
 
 
-def expected(told: dict) -> int:
-    """The exit code of a check that said this."""
-    codes = {warning["code"] for warning in told["warnings"]}
-    return 1 if told["findings"] else 4 if codes & SAYS_LITTLE else 0
+def expected(reply: dict) -> int:
+    """The exit code of a check that reported this."""
+    codes = {warning["code"] for warning in reply["warnings"]}
+    return 1 if reply["findings"] else 4 if codes & SAYS_LITTLE else 0
 
 
 @pytest.mark.mpi

@@ -1,4 +1,4 @@
-/* random_calls SEED CALLS MODE: does so many random I/O calls, the same for the same words, and ends in a random way.
+/* random_calls SEED CALLS MODE: does CALLS random I/O calls, the same for the same words, and ends in a random way.
    MODE: "plain" only calls that are one system call each, no limits, one thread; "all" also stdio, threads, children,
    exec, limits and closed streams. What it does goes to the current folder, and a line for each call to its output. */
 #define _GNU_SOURCE

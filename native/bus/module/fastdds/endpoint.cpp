@@ -323,7 +323,7 @@ bool Reader::next(Held& into) {
 /// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still
 /// write. Fast DDS tells an instance's state as it is now: as it was then is told by the next sample that counts one
 /// more disposal.
-void Reader::tell_ends(std::deque<Held>& all) {
+void Reader::report_ends(std::deque<Held>& all) {
   const Held* next = nullptr;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     Held& of = *at;
@@ -354,7 +354,7 @@ void Reader::fetch() {
   arrived_.store(false);
   instances_.begin();
   for (Held one; next(one); one = {}) fetched_.push_back(std::move(one));
-  tell_ends(fetched_);
+  report_ends(fetched_);
   const auto by_writer = [](const Held& of) { return std::tie(of.info.writer, of.sequence); };
   std::sort(fetched_.begin(), fetched_.end(),
             [&](const Held& a, const Held& b) { return by_writer(a) < by_writer(b); });

@@ -31,7 +31,7 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is none to go by:
+/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is of no use:
 /// it begins anew whenever somebody asks for the status. Any-thread.
 class Matches {
  public:
@@ -146,7 +146,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
   /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: there is none.
   bool next(Held& into);
-  void tell_ends(std::deque<Held>& all);
+  void report_ends(std::deque<Held>& all);
   void fetch();
   void ring();
 

@@ -33,7 +33,7 @@ class Remembered {
     fit();
     return true;
   }
-  /// One that began is over. An empty answer is none.
+  /// Ends a request that began. An empty answer is not stored.
   void answered(const std::string& order, const std::string& answer) {
     const auto at = orders_.find(order);
     if (at == orders_.end() || !at->second.empty() || answer.empty()) return;

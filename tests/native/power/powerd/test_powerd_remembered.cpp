@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t mib = 1u << 20;
 
-/// An order of so many bytes, unlike those of other numbers.
+/// An order of this many bytes, unlike those of other numbers.
 std::string order(int number, std::size_t bytes = 16) {
   std::string out = std::to_string(number) + ':';
   out.resize(bytes, 'x');
