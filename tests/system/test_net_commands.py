@@ -141,7 +141,7 @@ class TestRun:
         assert list(typed_mpi.cwd.iterdir()) == []
 
     def test_by_class_measures_a_few_links_of_each(self, sonde_mpi):
-        words = ("--ntasks", "4", "--sizes", "8,4KiB", "--rule", "fixed:100", "--budget", "9s", "--by-class")
+        words = ("--ntasks", "4", "--sizes", "8,4KiB", "--rule", "fixed:100", "--budget", "30s", "--by-class")
         ran = sonde_mpi("net", "run", *words, "--seed", "3", "-o", "k.nc", "--json")
         assert ran.code in (0, 4), ran.err  # four ranks on few cores may not get through in time
         found = attrs(sonde_mpi.cwd / "k.nc")

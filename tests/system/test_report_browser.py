@@ -18,6 +18,7 @@ import report_demo as demo
 import sonde
 import studies
 from sonde.core.figure import Axis, Figure, Kind
+from sonde.core.printable import printable
 from sonde.core.section import Section
 from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
@@ -906,4 +907,4 @@ def test_hostile_names_do_nothing(browser, tmp_path, text):
         == 0
     )
     assert browser.complaints() == []
-    assert browser.js("return document.querySelector('h1').textContent").split() == text.split()
+    assert browser.js("return document.querySelector('h1').textContent").split() == printable(text).split()

@@ -382,7 +382,7 @@ def test_hostile_text_stays_text(benign, text):
     assert [tag for tag, _ in struck.elements] == [tag for tag, _ in benign.elements]
     for tag, attributes in struck.elements:
         assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
-    assert " ".join(text.split()) in struck.text
+    assert " ".join(printable(text).split()) in struck.text
     assert "49" not in re.findall(r"<h1>(.*?)</h1>", page)
 
 

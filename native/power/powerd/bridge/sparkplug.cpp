@@ -93,7 +93,7 @@ void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
 }
 
 /// Reads fields of a message that anybody may have sent.
-struct Wire {
+struct Fields {
   std::string_view text = {};
   std::size_t at = 0;
   std::uint32_t field = 0, kind = 0;
@@ -276,11 +276,11 @@ void Sparkplug::device_death(std::string_view name, std::int64_t now_ms, const S
 }
 
 bool Sparkplug::asks_rebirth(std::string_view payload) const {
-  Wire message;
+  Fields message;
   message.text = payload;
   while (message.next()) {
     if (message.field != field::metrics || message.kind != 2) continue;
-    Wire metric;
+    Fields metric;
     metric.text = message.bytes;
     bool meant = false, yes = false;
     while (metric.next()) {
