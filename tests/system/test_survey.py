@@ -158,8 +158,10 @@ SAYS_LITTLE = {
 
 def expected(reply: dict) -> int:
     """The exit code of a check that reported this."""
+    if all(room["skipped"] for room in reply["rooms"]):
+        return 3
     codes = {warning["code"] for warning in reply["warnings"]}
-    return 1 if reply["findings"] else 4 if codes & SAYS_LITTLE else 0
+    return 1 if reply["findings"] else 4 if codes & SAYS_LITTLE or not reply["complete"] else 0
 
 
 @pytest.mark.mpi
@@ -170,7 +172,12 @@ def test_check_says_by_its_exit_code_whether_it_found_something_and_compares_wit
     assert [room["room"] for room in first.json["rooms"]] == ["net", "noise", "io", "store", "bus", "power"]
     assert "report" not in first.json
     ran = sonde_mpi("check", "--against", "before", *words)
-    assert ran.code == expected(ran.json), ran.err
+    if "error" in ran.json:  # on a busy machine nothing, or nothing whole, may come of the first in 8 s
+        assert ran.json["error"]["code"] in ("survey.no_baseline", "survey.incomplete_baseline")
+        assert ran.code == 3
+        assert first.code != 0
+    else:
+        assert ran.code == expected(ran.json), ran.err
     assert [path.name for path in sonde_mpi.cwd.iterdir()] == [
         "before"
     ]  # nothing stays where nothing is asked for
