@@ -986,7 +986,9 @@ class Runner:
         facts["own form"] = one.get_type().dtype.hasobject
         facts["fill time"] = one.get_create_plist().get_fill_time()
         facts["layout"], facts["alloc time"] = h5d.CHUNKED, one.get_create_plist().get_alloc_time()
-        facts["chunk"] = plain([info.chunk_offset, info.filter_mask, info.size, info.byte_offset is None])
+        # Where there is no chunk HDF5 leaves the mask unset, and h5py hands out whatever was in that memory.
+        absent = info.byte_offset is None
+        facts["chunk"] = plain([info.chunk_offset, None if absent else info.filter_mask, info.size, absent])
 
     # ---- dimension scales
 
