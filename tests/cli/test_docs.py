@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from sonde.cli.commands import COMMANDS
-from sonde.cli.doctor import ROOMS
+from sonde.cli.doctor import PARTS
 from sonde.core.errors import Exit, Finding, SondeError, Warning
 from sonde.core.options import CONSOLE_NAMES, HOSTS, RATE, SHARE, SHARED, SIZE, SIZES
 from sonde.core.outcome import Outcome
+from sonde.core.room import NAMES
 from sonde.core.units import parse_duration
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
@@ -33,11 +34,11 @@ def test_every_command_is_in_the_table():
         assert f"`sonde {name}" in CLI
 
 
-@pytest.mark.parametrize("room", ["net", "noise", "io", "store", "bus", "cluster"])
+@pytest.mark.parametrize("room", [*NAMES, "cluster"])
 def test_every_verb_of_a_room_is_in_the_table(room):
     verbs = import_module(f"sonde.{room}.cli").group.commands
     named = [row[0] for row in rows(f"\n# Commands\n{CLI}", "# Commands") if f"`sonde {room} " in row[0]]
-    told = {word.split()[-1] for cell in named for word in re.findall(r"`([a-z ]+)", cell)}
+    told = {word for cell in named for words in re.findall(r"`([a-z -]+)", cell) for word in words.split()}
     assert {name for name, verb in verbs.items() if not verb.hidden} <= told
 
 
@@ -100,7 +101,7 @@ def test_doctor_prints_the_keys_on_the_page(sonde):
     (row,) = [row for row in rows(JSON, "## Besides, by command") if row[0] == "`doctor`"]
     assert "{room, built, works, missing: [{what, install}]}" in row[1]
     assert list(told["rooms"][0]) == ["room", "built", "works", "missing"]
-    assert [room["room"] for room in told["rooms"]] == list(ROOMS)
+    assert [room["room"] for room in told["rooms"]] == [*NAMES, *PARTS]
     assert told["machine"]["cpu"]
     assert all({"text", "mark"} <= set(found) for found in told["checks"].values())
 

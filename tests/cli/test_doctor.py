@@ -6,34 +6,22 @@ import json
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from sonde.cli import diagnosis, doctor
-from sonde.cli.diagnosis import (
-    FACT,
-    GOOD,
-    NONE,
-    POOR,
-    Answer,
-    Check,
-    Here,
-    Need,
-    ask,
-    cluster,
-    io,
-    machine,
-    mpi,
-    noise,
-    rooms,
-    store,
-)
-from sonde.core import distribution
+from sonde.cli import doctor
+from sonde.cli.diagnosis import checks, cluster, libraries, machine, mpi
+from sonde.cli.diagnosis.mpi import say_hello
+from sonde.core import diagnosis, distribution
+from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Check, Here, Need, ask
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
+from sonde.core.room import NAMES
+from sonde.io import run_doctor as io
+from sonde.noise import run_doctor as noise
 from sonde.store import run
+from sonde.store import run_doctor as store
 
 
 @pytest.fixture
@@ -263,54 +251,6 @@ def test_virtual_clusters_without_root(tree, monkeypatch):
     assert "need root" in answer.text
 
 
-def test_reading_never_fails(tree, tmp_path):
-    here = tree()
-    assert here.read("none") == ""
-    assert here.read(".") == ""
-    tree.put("bytes")
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe 12\n")
-    assert here.number("bytes") is None
-    tree.put("number", "-12\n")
-    assert here.number("number") == -12
-
-
-def test_a_program_is_run_and_ended_with_what_it_started(tree, tmp_path):
-    here = Here()
-    assert here.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == diagnosis.Ran(3, "out\n", "err\n")
-    assert here.run(["/no/such/program"], 1).status is None
-    mark = tmp_path / "late"
-    begun = time.monotonic()
-    ran = here.run(["sh", "-c", f"(sleep 3; touch {mark}) & sleep 60"], 0.3)
-    assert ran.status is None
-    assert "no answer within 0.3 s" in ran.err
-    assert time.monotonic() - begun < 3
-    time.sleep(3.5)
-    assert not mark.exists()
-
-
-def test_a_check_that_fails_or_does_not_answer_ends_no_other(tree):
-    gate = threading.Event()
-
-    def fail(here: Here) -> Answer:
-        raise ValueError("bad value")
-
-    def hang(here: Here) -> Answer:
-        gate.wait(30)
-        return Answer("too late")
-
-    checks = [
-        Check("fail", "Fail", "g", fail, 5),
-        Check("hang", "Hang", "g", hang, 0.2),
-        Check("fine", "Fine", "g", lambda here: Answer("well", GOOD), 5),
-    ]
-    answers = ask(checks, tree())
-    gate.set()
-    assert answers["fail"] == Answer("could not be found out: ValueError: bad value", POOR)
-    assert answers["hang"] == Answer("no answer within 0.2 s", POOR)
-    assert answers["fine"].text == "well"
-    assert list(answers) == ["fail", "hang", "fine"]
-
-
 # MPI
 
 MPI4 = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/ompi/bin/mpirun"))
@@ -406,11 +346,11 @@ def test_two_ranks_say_hello(mpi: Mpi, tmp_path):
         'echo "{\\"event\\":\\"hello\\",\\"ranks\\":${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}}"; exit 0\n'
     )
     probe.chmod(0o755)
-    assert diagnosis.mpi.say_hello(mpi, probe) == ""
+    assert say_hello(mpi, probe) == ""
     probe.write_text("#!/bin/sh\nexit 0\n")
-    assert diagnosis.mpi.say_hello(mpi, probe) == "none of 2 answered"
+    assert say_hello(mpi, probe) == "none of 2 answered"
     probe.write_text("#!/bin/sh\nexit 9\n")
-    assert diagnosis.mpi.say_hello(mpi, probe)
+    assert say_hello(mpi, probe)
 
 
 class Scripted(Here):
@@ -460,7 +400,7 @@ def test_transports_of_mpich(answers, names):
 
 
 def test_cross_memory_attach_is_tried_and_its_refusal_told(tree):
-    real = diagnosis.mpi.cma(Here())
+    real = mpi.cma(Here())
     assert isinstance(real.values["cma"], bool)
     assert real.mark == (GOOD if real.values["cma"] else POOR)
 
@@ -479,7 +419,7 @@ def test_cross_memory_attach_is_tried_and_its_refusal_told(tree):
 
 
 def test_netcdf_is_written_and_read_back():
-    answer = rooms.netcdf(Here())
+    answer = libraries.netcdf(Here())
     assert answer.mark == GOOD
     assert answer.values["works"] is True
 
@@ -493,7 +433,9 @@ def test_no_check_has_netcdf_files_open_while_another_has():
     answers: dict[str, Answer] = {}
 
     def both() -> None:
-        answers.update(ask([Check("a", "A", "g", rooms.netcdf, 30), Check("b", "B", "g", io.io, 30)], Here()))
+        answers.update(
+            ask([Check("a", "A", "g", libraries.netcdf, 30), Check("b", "B", "g", io.io, 30)], Here())
+        )
 
     asking = threading.Thread(target=both)
     with diagnosis.NETCDF, pytest.MonkeyPatch.context() as patch:
@@ -508,10 +450,10 @@ def test_no_check_has_netcdf_files_open_while_another_has():
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(rooms, "find_spec", lambda name: None)
-    assert rooms.report(Here()).needs == [Need("report", "make setup")]
-    assert rooms.parquet(Here()).needs[0].install == distribution.install_python("pyarrow")
-    assert rooms.browser(Here(environ={"PATH": ""})).mark == FACT
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    assert libraries.report(Here()).needs == [Need("report", "make setup")]
+    assert libraries.parquet(Here()).needs[0].install == distribution.install_python("pyarrow")
+    assert libraries.browser(Here(environ={"PATH": ""})).mark == FACT
 
 
 def test_a_store_that_was_not_built_says_what_to_install(tree, monkeypatch):
@@ -611,8 +553,7 @@ def test_without_libfabric_there_is_tcp(tree, monkeypatch):
 
 def answers(**changed: Answer) -> dict[str, Answer]:
     works = Answer("fine", GOOD, {"works": True, "built": True, "version": "4.1.4"})
-    diagnosis.load()
-    return {name: changed.get(name, works) for name in diagnosis.CHECKS}
+    return {name: changed.get(name, works) for name in checks()}
 
 
 def diagnose(answers):
@@ -674,14 +615,14 @@ def test_this_machine(sonde):
     ran = sonde("doctor", "--json")
     told = json.loads(ran.out)
     assert ran.code == 0
-    assert [room["room"] for room in told["rooms"]] == list(doctor.ROOMS)
+    assert [room["room"] for room in told["rooms"]] == [*NAMES, *doctor.PARTS]
     for room in told["rooms"]:
         assert set(room) == {"room", "built", "works", "missing"}
         assert all(set(need) == {"what", "install"} for need in room["missing"])
     assert told["machine"] == json.loads(json.dumps(Here().machine)) | {
         "load_average": told["machine"]["load_average"]
     }
-    assert set(told["checks"]) == set(diagnosis.CHECKS)
+    assert set(told["checks"]) == set(checks())
     assert {found["mark"] for found in told["checks"].values()} <= {"good", "poor", "none", "fact"}
     assert told["checks"]["cpu"]["threads"] == len(os.sched_getaffinity(0))
     assert told["checks"]["python"]["version"] == ".".join(map(str, sys.version_info[:3]))

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sonde.core.room import NAMES
+
 SONDE = Path(sys.executable).with_name("sonde")
 HEAVY = (
     "numpy",
@@ -39,10 +41,9 @@ def test_help_imports_nothing_heavy():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = {name.partition(".")[0] for name in ran.stderr.split()}
     assert loaded & set(HEAVY) == set()
-    rooms = {
-        name for name in ran.stderr.split() if name.startswith(("sonde.net.", "sonde.report.", "sonde.data."))
-    }
-    assert rooms == set()
+    of_rooms = tuple(f"sonde.{part}." for part in (*NAMES, "report", "data", "survey"))
+    loaded = {name for name in ran.stderr.split() if name.startswith(of_rooms)}
+    assert loaded == {f"sonde.{room}.room" for room in NAMES}
 
 
 def test_an_error_imports_nothing_heavy():
@@ -81,8 +82,8 @@ def test_a_closed_stdout_is_told_and_not_traced():
 def test_ctrl_c_exits_130_with_one_word():
     code = (
         "import sys, time\nfrom sonde.cli import doctor, entry\n"
-        "def wait(here): print('ready', flush=True); time.sleep(60)\n"
-        "doctor.ask_all = wait\nsys.exit(entry.main(['doctor']))"
+        "def wait(checks, here): print('ready', flush=True); time.sleep(60)\n"
+        "doctor.ask = wait\nsys.exit(entry.main(['doctor']))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -152,6 +153,7 @@ GRUMBLE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from sonde.cli import commands, entry
+
 commands.COMMANDS["fake"] = commands.Command("fake_room", "group", "For tests.", commands.ROOMS)
 sys.exit(entry.main(["fake", "fail", "grumble", *sys.argv[2:]]))
 """

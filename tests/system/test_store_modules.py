@@ -13,8 +13,8 @@ pytest.importorskip("sonde._store", reason="the store is not built")
 from sonde._store import load_module
 
 import sonde.store as sonde_store
-from sonde.cli.diagnosis import POOR, Here, store
-from sonde.store import run
+from sonde.core.diagnosis import POOR, Here
+from sonde.store import run, run_doctor
 from sonde.store.errors import BatchError, StoreError
 from store_service import build_module, serving
 
@@ -174,7 +174,7 @@ def test_the_doctor_names_modules_that_do_not_load(sonde, monkeypatch):
     env, reasons = broken_folder(sonde)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    answer = store.store(Here())
+    answer = run_doctor.store(Here())
     assert answer.mark == POOR
     assert answer.values["works"]
     for name, why in reasons.items():

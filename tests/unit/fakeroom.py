@@ -19,10 +19,12 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.core import seal
+from sonde.core import room, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.deadline import Deadline
+from sonde.core.room import Room
 from sonde.core.seal import Layout, Variable
+from sonde.core.section import Section
 
 BURST = 4
 RECORD = np.dtype(
@@ -203,9 +205,38 @@ def in_child(code: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def install() -> None:
-    """Makes sonde.lab.schema importable, as a room's schema is."""
-    package, module = ModuleType("sonde.lab"), ModuleType("sonde.lab.schema")
+class LabRoom(Room):
+    """The room, as the parts above the rooms find it. made_section: makes its part of a report."""
+
+    name = "lab"
+    title = "Laboratory"
+    help = "For tests."
+
+    def __init__(self, made_section: Callable[[Any, str], Section] | None = None) -> None:
+        self.made_section = made_section
+
+    def schema(self) -> Any:
+        return SCHEMA
+
+    def section(self, tree: xr.DataTree, dataset: str) -> Section:
+        assert self.made_section is not None
+        return self.made_section(tree, dataset)
+
+    def survey_entry(self) -> Any:
+        raise NotImplementedError
+
+
+def install(made_section: Callable[[Any, str], Section] | None = None) -> Callable[[], None]:
+    """Makes `lab` one of the rooms. Returns what takes it away again."""
+    package, module, names = ModuleType("sonde.lab"), ModuleType("sonde.lab.room"), room.NAMES
     package.__path__ = []  # type: ignore[attr-defined]
-    module.SCHEMA = SCHEMA  # type: ignore[attr-defined]
-    sys.modules |= {"sonde.lab": package, "sonde.lab.schema": module}
+    module.ROOM = LabRoom(made_section)  # type: ignore[attr-defined]
+    sys.modules |= {"sonde.lab": package, "sonde.lab.room": module}
+    room.NAMES = (*names, "lab")
+
+    def remove() -> None:
+        room.NAMES = names
+        for name in ("sonde.lab", "sonde.lab.room"):
+            sys.modules.pop(name, None)
+
+    return remove

@@ -11,6 +11,7 @@ import click
 import sonde
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.options import Settings, arrange, common
+from sonde.core.room import rooms
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -28,22 +29,7 @@ class Command:
 
 ROOMS, FILES, HERE = "Rooms", "Everything at once", "Files and machine"
 COMMANDS = {
-    "net": Command(
-        "sonde.net.cli", "group", "Latency structure between ranks; how many measurements are enough.", ROOMS
-    ),
-    "noise": Command("sonde.noise.cli", "group", "What a monitoring agent costs the jobs beside it.", ROOMS),
-    "io": Command(
-        "sonde.io.cli", "group", "Where the time goes in the parallel I/O stack, layer by layer.", ROOMS
-    ),
-    "store": Command(
-        "sonde.store.cli", "group", "Keys, objects and tables on servers; what a transport costs.", ROOMS
-    ),
-    "bus": Command(
-        "sonde.bus.cli", "group", "What a data-distribution bus costs; which way over it suits.", ROOMS
-    ),
-    "power": Command(
-        "sonde.power.cli", "group", "A power budget over the bus: held, watched, judged.", ROOMS
-    ),
+    **{room.name: Command(f"sonde.{room.name}.cli", "group", room.help, ROOMS) for room in rooms()},
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from sonde.cli.diagnosis import CHECKS, FACT, GOOD, NONE, POOR, Answer, Here, ask_all
+from sonde.cli.diagnosis import checks
+from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, ask
 from sonde.core.errors import Warning
 from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
+from sonde.core.room import rooms as all_rooms
 
-# What each room stands on: checks of which one must work (its MPI), and checks that all must.
-ROOMS = {
-    "net": (("openmpi", "mpich"), ("netcdf",)),
-    "noise": (("openmpi", "mpich"), ("netcdf", "noise")),
-    "io": (("io",), ("netcdf",)),
-    "store": (("store",), ()),
-    "bus": (("bus",), ("netcdf",)),
-    "power": (("power",), ("netcdf", "bus")),
-    "data": ((), ("netcdf",)),
-    "report": ((), ("netcdf", "report")),
-}
-# The room beside which a missing thing is told.
-WANTS = {
-    "net": ("openmpi", "mpich", "netcdf"),
-    "noise": ("openmpi", "mpich", "netcdf", "noise"),
-    "io": ("io", "iokernel", "iostack"),
-    "store": ("store",),
-    "bus": ("bus",),
-    "power": ("power", "bus"),
-    "data": ("netcdf", "parquet"),
-    "report": ("report", "paper", "browser"),
+# Of parts of Sonde that are no rooms: checks that must be good, and checks whose missing parts are shown beside them.
+PARTS = {
+    "data": (("netcdf",), ("netcdf", "parquet")),
+    "report": (("netcdf", "report"), ("report", "paper", "browser")),
 }
 
 # How a mark is called in JSON.
@@ -48,16 +33,18 @@ def command() -> Outcome:
     a file is written and read back. Takes a few seconds; changes nothing.
     """
     here = Here()
-    return diagnose(ask_all(here), here.machine)
+    _ = here.machine  # once, before the threads that want it
+    return diagnose(ask(list(checks().values()), here), here.machine)
 
 
 def diagnose(answers: Mapping[str, Answer], machine: Mapping[str, Any]) -> Outcome:
     """The outcome from the answers of all checks and the description of the machine."""
-    rooms = [_room(name, answers) for name in ROOMS]
+    rooms = [_state(room.name, room.any_of, room.all_of, room.asks, answers) for room in all_rooms()]
+    rooms += [_state(name, (), all_of, asks, answers) for name, (all_of, asks) in PARTS.items()]
     working = [room["room"] for room in rooms if room["works"]]
     broken = [room["room"] for room in rooms if not room["works"]]
     mpis = [
-        CHECKS[n].title + f" {answers[n].values['version']}"
+        checks()[n].title + f" {answers[n].values['version']}"
         for n in ("openmpi", "mpich")
         if _works(answers[n])
     ]
@@ -75,9 +62,9 @@ def diagnose(answers: Mapping[str, Answer], machine: Mapping[str, Any]) -> Outco
         columns.append("missing: how to get it")
         rows = [[*row, _needs(room)] for row, room in zip(rows, rooms)]
     tables = [Table("Rooms", columns, rows)]
-    widest = max(len(check.title) for check in CHECKS.values())
-    for group in dict.fromkeys(check.group for check in CHECKS.values()):
-        found = [(check.title, answers[name]) for name, check in CHECKS.items() if check.group == group]
+    widest = max(len(check.title) for check in checks().values())
+    for group in dict.fromkeys(check.group for check in checks().values()):
+        found = [(check.title, answers[name]) for name, check in checks().items() if check.group == group]
         lines = [[answer.mark, title.ljust(widest), answer.text] for title, answer in found]
         tables.append(Table(group, ("", "", ""), lines))
     return Outcome(
@@ -85,7 +72,7 @@ def diagnose(answers: Mapping[str, Answer], machine: Mapping[str, Any]) -> Outco
         verb="",
         verdict=verdict + ".",
         warnings=[
-            Warning(f"doctor.{name}", f"{CHECKS[name].title}: {answer.text}", answer.advice)
+            Warning(f"doctor.{name}", f"{checks()[name].title}: {answer.text}", answer.advice)
             for name, answer in answers.items()
             if answer.mark in (POOR, NONE) and answer.advice
         ],
@@ -101,12 +88,18 @@ def diagnose(answers: Mapping[str, Answer], machine: Mapping[str, Any]) -> Outco
     )
 
 
-def _room(name: str, answers: Mapping[str, Answer]) -> dict[str, Any]:
-    either, every = ROOMS[name]
-    built = not either or any(answers[check].values.get("built") for check in either)
-    works = built and (not either or any(_works(answers[check]) for check in either))
-    works = works and all(_works(answers[check]) for check in every)
-    needs = list(dict.fromkeys(need for check in WANTS[name] for need in answers[check].needs))
+def _state(
+    name: str,
+    any_of: Sequence[str],
+    all_of: Sequence[str],
+    asks: Sequence[str],
+    answers: Mapping[str, Answer],
+) -> dict[str, Any]:
+    """Whether a part of Sonde works here, and what it lacks. any_of, all_of, asks: as of `core.room.Room`."""
+    built = not any_of or any(answers[check].values.get("built") for check in any_of)
+    works = built and (not any_of or any(_works(answers[check]) for check in any_of))
+    works = works and all(_works(answers[check]) for check in all_of)
+    needs = list(dict.fromkeys(need for check in asks for need in answers[check].needs))
     return {
         "room": name,
         "built": built,

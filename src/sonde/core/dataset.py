@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, typed
+from sonde.core.room import find_room, rooms
+from sonde.core.room import room as room_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from sonde.core.netcdf import netCDF4
     from sonde.core.seal import RoomSchema
 
-READS = {
-    "net": 1,
-    "noise": 1,
-    "store": 1,
-    "io": 1,
-    "bus": 1,
-    "power": 1,
-}  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (
     "schema",
@@ -131,17 +124,9 @@ def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = F
 
 
 def room_schema(room: str) -> RoomSchema | None:
-    """The SCHEMA of sonde.<room>.schema, by a room's name; None where this Sonde has no such room."""
-    name = f"sonde.{room}.schema"
-    try:
-        if not room.isidentifier():  # a stranger's word: it names a module of a room, and no other
-            raise ModuleNotFoundError(name=name)
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
-        return None
-    return cast("RoomSchema", module.SCHEMA)
+    """A room's schema by the room's name; None where this Sonde has no such room."""
+    found = find_room(room)
+    return found.schema() if found is not None else None
 
 
 def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
@@ -234,7 +219,7 @@ def expect_room(tree: xr.DataTree, room: str) -> None:
         file = tree.encoding.get("source") or "FILE"
         raise DataError(
             f"{room}.not_{room}",
-            f"{file} is {schema}, not {room}/{READS[room]}",
+            f"{file} is {schema}, not {room}/{room_of(room).version}",
             typed("sonde", its, "show", file),
         )
 
@@ -654,7 +639,7 @@ def _damaged(file: Path, error: Exception) -> DataError:
 
 
 def _foreign(file: Path, what: str) -> DataError:
-    expected = ", ".join(f"{room}/{version}" for room, version in READS.items())
+    expected = ", ".join(f"{room.name}/{room.version}" for room in rooms())
     return DataError(
         "core.not_sonde",
         f"{file} {what}, not a dataset of Sonde (expected schema: {expected})",
@@ -679,9 +664,10 @@ def _read_schema(file: Path, schema: Any) -> None:
     except SondeError:
         said = "holds no attribute `schema`" if schema is None else f"has the schema {schema!r}"
         raise _foreign(file, f"is NetCDF and {said}") from None
-    if version > READS.get(room, version):
+    known = find_room(room)
+    if known is not None and version > known.version:
         raise DataError(
             "core.newer_schema",
-            f"{file} has the schema {room}/{version}; this Sonde reads up to {room}/{READS[room]}",
+            f"{file} has the schema {room}/{version}; this Sonde reads up to {room}/{known.version}",
             "use the Sonde that made it, or a newer one",
         )

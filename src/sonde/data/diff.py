@@ -12,17 +12,17 @@ from scipy.stats import false_discovery_control
 
 from sonde.core import dataset, stats
 from sonde.core.errors import DataError, Finding, Warning, typed
+from sonde.core.room import find_room
 
 if TYPE_CHECKING:
     import xarray as xr
 
-CLOSER = {"noise": "show"}  # a room's own command that looks closer at two datasets, where it is not diff
 LEVEL = 0.95  # of the intervals in /summary
 _Z = 1.959963984540054  # normal quantile of 0.975
 _Z_POWER = 0.8416212335729143  # of 0.8
 
-# Root attributes that tell this run from others of the same kind on the same machine, not the machine.
-OF_THE_RUN = frozenset(
+# Root attributes of every room that tell this run from others of the same kind on the same machine, not the machine.
+_OF_THE_RUN = frozenset(
     (
         "schema",
         "command",
@@ -35,7 +35,6 @@ OF_THE_RUN = frozenset(
         "steps",
         "load_average",
         "elapsed_s",
-        *("blocks_planned", "blocks_measured", "rounds", "spend", "permutations", "levels"),  # of noise
     )
 )
 
@@ -159,9 +158,16 @@ def judged(summary: xr.Dataset) -> list[str]:
     ]
 
 
+def of_the_run(attrs: Mapping[str, Any]) -> frozenset[str]:
+    """Names of root attributes that describe the run and not the machine. attrs: of a dataset."""
+    room = find_room(str(attrs.get("schema", "")).partition("/")[0])
+    return _OF_THE_RUN | (room.differing if room is not None else frozenset())
+
+
 def machine_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Root attributes that differ, but for those of the run itself and floats, which are measurements."""
-    names = [name for name in dict.fromkeys((*a, *b)) if name not in OF_THE_RUN]
+    differing = of_the_run(a) | of_the_run(b)
+    names = [name for name in dict.fromkeys((*a, *b)) if name not in differing]
     changes = [(name, a.get(name, "not recorded"), b.get(name, "not recorded")) for name in names]
     return [
         (name, old, new)
@@ -174,6 +180,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
     """A finding for each variable that differs somewhere."""
     from sonde.data.words import quantity, share
 
+    known = find_room(room)
     out = []
     for one in found.compared:
         count = int(one.differs.sum())
@@ -197,7 +204,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
                     "worst": {**cell, "a": old, "b": new, "ratio": ratio},
                     "units": one.units,
                 },
-                typed("sonde", room, CLOSER.get(room, "diff"), *files),
+                typed("sonde", room, known.closer if known is not None else "diff", *files),
             )
         )
     return out

@@ -21,7 +21,7 @@ from sonde.core import dataset, hostlist
 from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
 from sonde.core.owned_files import Folder
 from sonde.core.printable import encodable
-from sonde.data.diff import OF_THE_RUN, judged
+from sonde.data.diff import judged, of_the_run
 from sonde.data.slices import MIN_HOSTS, HostSlice, host_slices, label_slices
 from sonde.data.words import count, quantity, share
 
@@ -503,10 +503,11 @@ def read_run(path: Path) -> PastRun:
         summary = tree.children["summary"].to_dataset() if "summary" in tree.children else None
         scalars = {} if summary is None else scalars_of(summary)
         labels, hosts = ({}, {}) if summary is None else slices_of(summary)
+        differing = of_the_run(attrs)
         machine = {
             name: value
             for name, value in attrs.items()
-            if name not in OF_THE_RUN and not isinstance(value, float)
+            if name not in differing and not isinstance(value, float)
         }
         return PastRun(
             path.name,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def schema(room: str) -> RoomSchema:
-    """The SCHEMA of sonde.<room>.schema.
+    """The schema of a room.
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import sonde
 from sonde.core import dataset
 from sonde.core.errors import DataError, Warning
+from sonde.core.room import find_room
 from sonde.core.section import Section
 from sonde.core.units import format_size
 from sonde.report import page, scale
@@ -40,46 +40,6 @@ RUN = {
     "schema": "schema",
     "sonde_version": "Sonde",
 }
-# Not of the machine: the room says of these what a reader wants to know; the rest is for judging a run again.
-UNTOLD = frozenset(
-    (
-        *(
-            "kind",
-            "study",
-            "op",
-            "size",
-            "block_s",
-            "settle_s",
-            "rounds",
-            "spend",
-            "periods_s",
-            "fold_weight",
-        ),
-        *(
-            "permutations",
-            "shares",
-            "fresh_rounds",
-            "period_s",
-            "alpha",
-            "matters",
-            "grain_s",
-            "polled",
-            "agent",
-        ),
-        *(
-            "levels",
-            "level",
-            "words",
-            "placements",
-            "p_live",
-            "detected_s",
-            "blocks_planned",
-            "blocks_measured",
-        ),
-        *("variant_periods_s", "variant_sources"),
-        *("traced", "status", "max_trace", "began_utc_ns"),
-    )
-)
 # Of the machine, what a reader asks first
 FIRST = [
     "hostlist",
@@ -186,19 +146,14 @@ def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
     DataError  core.not_sonde, report.no_figures.
     """
     room, _ = dataset.schema_of(tree)
-    module = f"sonde.{room}.figures"
-    try:
-        figures = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
+    known = find_room(room)
+    if known is None:
         raise DataError(
             "report.no_figures",
             f"'{name}' is of room '{room}', of which this Sonde {sonde.__version__} draws nothing",
             "a newer Sonde may; 'sonde data convert' reads the file meanwhile",
-        ) from error
-    made = figures.section(tree, path or name)
-    assert isinstance(made, Section)
+        )
+    made = known.section(tree, path or name)
     if (reason := str(tree.attrs.get("stop_reason"))) in ("interrupted", "killed"):
         made.verdict = f"{reason.capitalize()} before its end: {made.verdict}"
     return made
@@ -234,8 +189,10 @@ def machine(tree: xr.DataTree) -> dict[str, str]:
             told.setdefault(label, _text(key, value, unit))
 
     attributes = dataset.attrs(tree)
+    known = find_room(dataset.schema_of(tree)[0])
+    silent = {"kind"} | (known.silent if known is not None else frozenset())
     for key in sorted(attributes, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST)):
-        if key not in RUN and key not in UNTOLD:
+        if key not in RUN and key not in silent:
             tell(key, attributes[key])
     if "env" in tree.children:
         env = tree.children["env"]
@@ -257,7 +214,8 @@ def _structured(value: Any) -> bool:
 
 def _title(sections: list[Section], trees: Mapping[str, xr.DataTree]) -> str:
     rooms = list(dict.fromkeys(s.room for s in sections))
-    what = page.ROOMS.get(rooms[0], rooms[0]) if len(rooms) == 1 else "Survey"
+    known = find_room(rooms[0]) if len(rooms) == 1 else None
+    what = known.title if known is not None else rooms[0] if len(rooms) == 1 else "Survey"
     hosts = list(dict.fromkeys(str(dataset.attrs(t).get("hostlist", "")) for t in trees.values()))
     return f"{what} of {hosts[0]}" if len(hosts) == 1 and 0 < len(hosts[0]) <= 60 else what
 

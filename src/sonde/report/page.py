@@ -13,15 +13,6 @@ from sonde.report import scale
 
 __all__ = ["Report", "anchors", "evidence", "merge_machines", "merge_methods", "verdict_of"]
 
-ROOMS = {
-    "net": "Interconnect",
-    "noise": "Noise",
-    "io": "Parallel I/O",
-    "store": "Storage service",
-    "bus": "Data bus",
-    "power": "Power",
-}
-
 # SI suffixes of bare numbers (`period_s`), and the unit each stands for
 SUFFIXES = {
     "_per_s": "/s",

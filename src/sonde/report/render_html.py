@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from sonde.core.figure import Figure, Kind
 from sonde.core.printable import printable
+from sonde.core.room import rooms
 from sonde.core.section import Section
 from sonde.report import page, palette, prepare, scale
 from sonde.report.page import Report
@@ -1321,7 +1322,7 @@ def render(report: Report) -> str:
         common=common,
         differing=differing,
         sections=sections,
-        rooms=page.ROOMS,
+        rooms={room.name: room.title for room in rooms()},
         policy=policy,
         css=Markup(_css_tokens() + (TEMPLATE / "page.css").read_text(encoding="utf-8")),
         theme_js=theme_js,

@@ -13,7 +13,7 @@ from typing import Any
 
 from sonde.core.errors import Finding, Warning
 from sonde.core.units import format_share
-from sonde.survey.rooms import RoomResult
+from sonde.survey.result import RoomResult
 
 BUSY, MUCH = 0.05, 0.25  # of the processors' time, that others may take of a whole survey and of one room
 ENOUGH_BASELINES = 3  # show by themselves how runs of one machine differ

@@ -13,7 +13,8 @@ import click
 from sonde.core.errors import Exit, Warning
 from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome
-from sonde.survey.rooms import ROOMS, RoomResult
+from sonde.core.room import NAMES
+from sonde.survey.result import RoomResult
 
 AGAINST_S, REPEAT_S = (
     52.0,
@@ -147,7 +148,7 @@ def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcom
     findings = [finding for result in results for finding in result.findings]
     ran = [result for result in results if not result.skipped]
     verdict = (
-        f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {len(ran)} of {len(ROOMS)} rooms"
+        f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {len(ran)} of {len(NAMES)} rooms"
     )
     if not ran:
         verdict = "no room could run here"

@@ -17,11 +17,19 @@ from typing import Any
 
 from sonde.core.errors import DataError, EnvironmentFailure, Exit, Finding, Interrupted, SondeError, Warning
 from sonde.core.interrupt import signals
+from sonde.core.room import NAMES
+from sonde.core.room import room as room_of
+from sonde.core.survey_entry import Bar, Call, SurveyEntry
 from sonde.survey import blame, others
-from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
+from sonde.survey.result import RoomResult
 
 LATE_S = 0.5  # by which rooms may overrun
 LATE = 0.6  # of what they need, that rooms are content with where those before them did
+
+
+def entry(room: str) -> SurveyEntry:
+    """The quick form of a room."""
+    return room_of(room).survey_entry()
 
 
 def here() -> str:
@@ -53,7 +61,7 @@ def report_interruption(folder: Path, saved: bool) -> Iterator[None]:
         if saved and isinstance(error, Interrupted):  # it knows more, such as how to recover a run
             raise
         measured = [name for name, _ in _datasets(folder) - before]  # of a survey before there may be others
-        missing = [room for room in ROOMS if not any(re.match(rf"{room}\b", name) for name in measured)]
+        missing = [room for room in NAMES if not any(re.match(rf"{room}\b", name) for name in measured)]
         if not measured:
             with suppress(OSError):  # it never was there, or somebody keeps something there
                 folder.rmdir()
@@ -117,33 +125,33 @@ def survey(
     command = ("sonde", *sys.argv[1:])
     needs: dict[str, float] = {}
     cannot: dict[str, SondeError] = {}
-    wanted = [room for room in ROOMS if rooms is None or room in rooms]
+    wanted = [room for room in NAMES if rooms is None or room in rooms]
     for room in wanted:
         call = Call(room, folder, launcher, hosts, ntasks, number, command, 0.0, began, bar)
         try:
-            needs[room] = visit(room).needs_s(call)
+            needs[room] = entry(room).needs_s(call)
         except SondeError as error:
             cannot[room] = error
-    planned = share([(visit(room).weight, needs[room]) for room in needs], budget_s)
+    planned = share([(entry(room).weight, needs[room]) for room in needs], budget_s)
     fits = [room for room, share_s in zip(needs, planned) if share_s is not None]
     results: list[RoomResult] = []
-    visited: list[str] = []
+    measured_rooms: list[str] = []
     for k, room in enumerate(wanted):
-        since = time.monotonic() if visited else began
+        since = time.monotonic() if measured_rooms else began
         left_s = began + budget_s - since
         ahead = [name for name in wanted[k:] if name in fits]
-        shares = dict(zip(ahead, share([(visit(name).weight, needs[name]) for name in ahead], left_s, LATE)))
+        shares = dict(zip(ahead, share([(entry(name).weight, needs[name]) for name in ahead], left_s, LATE)))
         if any(result.interrupted for result in results):
             results.append(RoomResult(room, skipped="the survey was interrupted", hint="run it again"))
         elif room in cannot:
             results.append(RoomResult(room, skipped=cannot[room].what, hint=cannot[room].hint))
         elif left_s <= 0:
-            taken = f"{' and '.join(visited) or 'getting ready'} took all of the {budget_s:g} s"
+            taken = f"{' and '.join(measured_rooms) or 'getting ready'} took all of the {budget_s:g} s"
             results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
         elif (share_s := shares.get(room)) is None:
             results.append(_too_short(room, needs, budget_s, left_s))
         else:
-            visited.append(room)
+            measured_rooms.append(room)
             call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
             results.append(_visit(call, results))
     return results
@@ -152,7 +160,7 @@ def survey(
 def share(rooms: Sequence[tuple[float, float]], left_s: float, least: float = 1.0) -> list[float | None]:
     """The time of each room, s; None: there is none for it. rooms: weight of each, and what it needs, s.
 
-    least: of what they need, with which rooms are visited all the same.
+    least: of what they need, with which rooms are measured_rooms all the same.
     """
     fits = list(range(len(rooms)))
     while fits and (least * sum(rooms[k][1] for k in fits) > left_s or left_s < 0):
@@ -189,7 +197,7 @@ def _too_short(room: str, needs: Mapping[str, float], budget_s: float, left_s: f
 def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
     since = others.sample()
     try:
-        measured = visit(call.room).measure(call)
+        measured = entry(call.room).measure(call)
     except Interrupted as error:
         if any(result.datasets for result in before):
             return RoomResult(call.room, skipped=error.what, hint=error.hint, interrupted=True)
@@ -221,7 +229,7 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
     result = RoomResult(room, datasets=list(paths))
     for path in paths:
         with sonde.open(path) as tree:
-            said = visit(room).judge(tree, str(path))
+            said = entry(room).judge(tree, str(path))
             result.sound &= said.sound
             result.findings += said.findings
             result.lines.append(said.line)
@@ -248,7 +256,7 @@ def check_baselines(folders: Sequence[Path]) -> None:
                 f"there is no folder {folder} to compare with",
                 "make one with sonde survey -o FOLDER",
             )
-        paths = [path for room in ROOMS for path in datasets_of(folder, room)]
+        paths = [path for room in NAMES for path in datasets_of(folder, room)]
         if not paths:
             raise DataError(
                 "survey.no_baseline",
@@ -303,7 +311,7 @@ def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
                 if not (folder / path.name).exists():
                     continue
                 with sonde.open(folder / path.name) as before, sonde.open(path) as now:
-                    compared = visit(result.room).compare(before, now, (str(folder / path.name), str(path)))
+                    compared = entry(result.room).compare(before, now, (str(folder / path.name), str(path)))
                 found.append(blame.single(compared.findings))
                 if compared.doubt:
                     result.sound = result.comparable = False
@@ -324,10 +332,10 @@ def hold_against(
     again: measures the rooms that it is given once more; asked for those with suspects while nothing else worked here.
     """
     for result in results:
-        blame.unfit(result, [finding for finding in result.findings if visit(result.room).unfit(finding)])
+        blame.unfit(result, [finding for finding in result.findings if entry(result.room).unfit(finding)])
     compare(results, baselines)
     for result in results:
-        spread = visit(result.room).spread
+        spread = entry(result.room).spread
         beyond = blame.beyond(result.suspects, spread, result.baselines)
         if len(beyond) < len(result.suspects):
             within = len(result.suspects) - len(beyond)
@@ -355,7 +363,7 @@ def hold_against(
 def draining(results: Sequence[RoomResult]) -> list[Finding]:
     """Findings that are, each by its room's word, a reason to take hosts out of service."""
     return [
-        finding for result in results for finding in result.findings if visit(result.room).drains(finding)
+        finding for result in results for finding in result.findings if entry(result.room).drains(finding)
     ]
 
 

@@ -17,13 +17,10 @@ from sonde.core import seal
 
 @pytest.fixture(autouse=True)
 def lab() -> Iterator[None]:
-    """sonde.lab.schema is importable."""
-    before = set(sys.modules)
-    fakeroom.install()
+    """`lab` is one of the rooms."""
+    remove = fakeroom.install()
     yield
-    for name in set(sys.modules) - before:
-        if name.startswith("sonde.lab"):
-            del sys.modules[name]
+    remove()
 
 
 @pytest.fixture

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import netCDF4
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # fakeroom
+
+import fakeroom
 
 import report_demo as demo
 
@@ -28,19 +32,18 @@ ROOT = {
 
 
 @pytest.fixture
-def lab(monkeypatch):
+def lab():
     """The room `lab`; `lab.ranks` is what its section is about."""
-    module = ModuleType("sonde.lab.figures")
-    module.ranks = 4
-    module.asked = []
+    about = SimpleNamespace(ranks=4, asked=[])
 
-    def section(tree, dataset):
-        module.asked.append(dataset)
-        return demo.section(module.ranks)
+    def made(tree, dataset):
+        about.asked.append(dataset)
+        return demo.section(about.ranks)
 
-    module.section = section
-    monkeypatch.setitem(sys.modules, "sonde.lab.figures", module)
-    return module
+    about.made_section = made
+    remove = fakeroom.install(lambda tree, dataset: about.made_section(tree, dataset))
+    yield about
+    remove()
 
 
 @pytest.fixture

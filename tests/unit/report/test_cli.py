@@ -110,14 +110,14 @@ def test_bad_input_is_told_and_writes_nothing(words, code, said, lab, dataset, h
 
 def test_an_old_report_outlives_a_failure(lab, dataset, here, capsys):
     (here / "lab-alpha.html").write_text("old")
-    bad = lab.section
+    bad = lab.made_section
 
     def broken(tree, dataset):
         made = bad(tree, dataset)
         made.figures[0].data.__init__()
         return made
 
-    lab.section = broken
+    lab.made_section = broken
     code, _, err = run(capsys, dataset())
     assert code == Exit.ENVIRONMENT
     assert "figure 'median-latency' (matrix): its control moves along 'size'" in err

@@ -90,15 +90,6 @@ def test_a_room_without_figures_is_refused_by_name(dataset):
     assert "'lab-alpha.nc' is of room 'tomorrow'" in refused.value.what
 
 
-def test_a_broken_import_inside_a_room_is_not_mistaken_for_a_missing_room(dataset, monkeypatch):
-    def broken(name):
-        raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
-
-    monkeypatch.setattr(collect.importlib, "import_module", broken)
-    with pytest.raises(ModuleNotFoundError, match="scipy"):
-        collected(dataset())
-
-
 def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_known(lab, dataset):
     report = collected(dataset(aslr=2, cpu="EPYC", turbo="unknown", bios="unknown", job_id="none"))
     names = list(report.machine)

@@ -6,7 +6,7 @@ import pytest
 
 from sonde.core.errors import Finding
 from sonde.survey import blame
-from sonde.survey.rooms import RoomResult
+from sonde.survey.result import RoomResult
 
 
 def link(src: int, dst: int, **more: object) -> Finding:

@@ -12,6 +12,7 @@ from typing import Any
 import fakeroom
 import pytest
 
+from sonde.core import room as core_room
 from sonde.core import seal
 from sonde.core.errors import (
     DataError,
@@ -24,14 +25,15 @@ from sonde.core.errors import (
 )
 from sonde.core.events import NullProgress
 from sonde.core.launch.session import Measured
-from sonde.survey import rooms, run
-from sonde.survey.rooms import Call, Compared, Judgement, RoomResult
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
+from sonde.survey import run
+from sonde.survey.result import RoomResult
 
 BUDGET_S = 1000.0  # so long that the time the tests take is none
 
 
-class Room:
-    """A visit whose measuring ends as told."""
+class Room(SurveyEntry):
+    """A survey entry whose measuring ends as the test says."""
 
     def __init__(self, name: str, weight: float = 1.0, drained: str = "", least_s: float = 0.0) -> None:
         self.name, self.weight, self.drained, self.least_s = name, weight, drained, least_s
@@ -76,11 +78,11 @@ class Room:
 
 
 @pytest.fixture
-def visits(monkeypatch):
+def entries(monkeypatch):
     def make(*wanted: Room) -> None:
         known = {room.name: room for room in wanted}
-        monkeypatch.setattr(run, "ROOMS", tuple(known))
-        monkeypatch.setattr(run, "visit", known.__getitem__)
+        monkeypatch.setattr(run, "NAMES", tuple(known))
+        monkeypatch.setattr(run, "entry", known.__getitem__)
 
     return make
 
@@ -113,34 +115,34 @@ NO_MPI = EnvironmentFailure("net.no_mpi", "there is no MPI", "install one")
 
 
 class TestShares:
-    def test_one_room_gets_all_of_the_time_since_the_command_began(self, visits, survey):
+    def test_one_room_gets_all_of_the_time_since_the_command_began(self, entries, survey):
         net, began = Room("net"), time.monotonic() - 3.0
-        visits(net)
+        entries(net)
         survey(began=began)
         (call,) = net.calls
         assert call.budget_s == pytest.approx(BUDGET_S)  # the sum of two clock readings is rounded
         assert call.began == began
 
-    def test_rooms_share_by_weight(self, visits, survey):
+    def test_rooms_share_by_weight(self, entries, survey):
         net, noise = Room("net", 1.0), Room("noise", 3.0)
-        visits(net, noise)
+        entries(net, noise)
         survey()
         assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 4)
         assert noise.calls[0].budget_s > BUDGET_S * 0.9  # net was done at once, and left its share
         assert noise.calls[0].began > net.calls[0].began
 
-    def test_a_skipped_room_leaves_its_share(self, visits, survey):
+    def test_a_skipped_room_leaves_its_share(self, entries, survey):
         net, noise = Room("net"), Room("noise")
         net.ends = fails(NO_MPI)
-        visits(net, noise)
+        entries(net, noise)
         survey()
         assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 2)
         assert BUDGET_S * 0.9 < noise.calls[0].budget_s <= BUDGET_S * 1.001
 
-    def test_a_room_that_cannot_run_here_leaves_its_time_to_those_before_it_too(self, visits, survey):
+    def test_a_room_that_cannot_run_here_leaves_its_time_to_those_before_it_too(self, entries, survey):
         net, noise, io = Room("net"), Room("noise", 3.0, least_s=900.0), Room("io")
         noise.lacks = NO_MPI
-        visits(net, noise, io)
+        entries(net, noise, io)
         first, second, third = survey()
         assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 2)
         assert (second.skipped, second.hint) == ("there is no MPI", "install one")
@@ -166,13 +168,13 @@ class TestShares:
         assert run.share([(3.0, 4.0), (1.0, 6.0)], 5.0, 0.6) == [5.0, None]
         assert run.share([(3.0, 4.0), (1.0, 6.0)], 20.0, 0.6) == [11.5, 8.5]
 
-    def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, visits, survey):
+    def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, entries, survey):
         net, noise, io = (
             Room("net", least_s=200.0),
             Room("noise", 3.0, least_s=900.0),
             Room("io", least_s=100.0),
         )
-        visits(net, noise, io)
+        entries(net, noise, io)
         first, second, third = survey()
         assert second.skipped == "it takes 900.0 s or more: too long for 1000 s beside the others"
         assert (
@@ -183,9 +185,9 @@ class TestShares:
         assert net.calls[0].budget_s == pytest.approx(200 + 700 / 2)  # noise takes none of it
         assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
 
-    def test_a_room_to_which_others_left_too_little_says_so(self, visits, survey):
+    def test_a_room_to_which_others_left_too_little_says_so(self, entries, survey):
         net, noise = Room("net", least_s=1.0), Room("noise", least_s=900.0)
-        visits(net, noise)
+        entries(net, noise)
         first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
         assert first.skipped == ""
         assert re.fullmatch(
@@ -193,9 +195,9 @@ class TestShares:
         )
         assert second.hint == "give more with --budget"
 
-    def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
+    def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, entries, survey):
         net, noise, io = Room("net"), Room("noise"), Room("io")
-        visits(net, noise, io)
+        entries(net, noise, io)
         net.ends = lambda: time.sleep(1)
         first, second, third = survey(budget_s=0.8)
         assert first.skipped == ""
@@ -207,10 +209,10 @@ class TestShares:
 
 
 class TestVisits:
-    def test_what_rooms_say_comes_into_their_results(self, visits, survey, tmp_path):
+    def test_what_rooms_say_comes_into_their_results(self, entries, survey, tmp_path):
         net, noise = Room("net"), Room("noise")
         noise.sound = False
-        visits(net, noise)
+        entries(net, noise)
         bars: list[str] = []
         first, second = survey(
             bar=lambda title, budget_s: bars.append(title) or NullProgress(), seed=5, hosts="n[1-2]"
@@ -224,16 +226,16 @@ class TestVisits:
         assert (first.complete, first.sound, second.sound) == (True, True, False)
         assert {(call.seed, call.hosts, call.ranks) for call in net.calls + noise.calls} == {(5, "n[1-2]", 2)}
 
-    def test_without_a_seed_all_rooms_take_the_same(self, visits, survey):
+    def test_without_a_seed_all_rooms_take_the_same(self, entries, survey):
         net, noise = Room("net"), Room("noise")
-        visits(net, noise)
+        entries(net, noise)
         survey()
         assert net.calls[0].seed == noise.calls[0].seed
 
-    def test_what_a_room_lacks_is_its_result(self, visits, survey):
+    def test_what_a_room_lacks_is_its_result(self, entries, survey):
         net, noise = Room("net"), Room("noise")
         net.ends = fails(NO_MPI)
-        visits(net, noise)
+        entries(net, noise)
         first, second = survey()
         assert (first.skipped, first.hint, first.datasets) == ("there is no MPI", "install one", [])
         assert second.skipped == ""
@@ -242,16 +244,16 @@ class TestVisits:
             "noise 1 µs in noise.nc"
         ]  # its finding and its warning are told by themselves
 
-    def test_what_was_measured_before_an_error_counts(self, visits, survey):
+    def test_what_was_measured_before_an_error_counts(self, entries, survey):
         net = Room("net")
         net.error = NO_MPI
-        visits(net)
+        entries(net)
         (result,) = survey()
         assert result.skipped == "there is no MPI"
         assert len(result.datasets) == len(result.lines) == 1
 
-    def test_a_folder_that_cannot_be_made(self, visits, survey, tmp_path):
-        visits(Room("net"))
+    def test_a_folder_that_cannot_be_made(self, entries, survey, tmp_path):
+        entries(Room("net"))
         (tmp_path / "here").write_text("")
         with pytest.raises(EnvironmentFailure) as told:
             survey()
@@ -259,36 +261,36 @@ class TestVisits:
 
 
 class TestInterrupted:
-    def test_before_anything_was_measured_no_folder_is_left(self, visits, survey, tmp_path):
+    def test_before_anything_was_measured_no_folder_is_left(self, entries, survey, tmp_path):
         net, noise = Room("net"), Room("noise")
         net.ends = fails(Interrupted("net.interrupted", "interrupted", ""))
-        visits(net, noise)
+        entries(net, noise)
         with pytest.raises(Interrupted):
             survey()
         assert noise.calls == []
         assert not (tmp_path / "here").exists()
 
-    def test_a_room_cut_short_is_the_last(self, visits, survey):
+    def test_a_room_cut_short_is_the_last(self, entries, survey):
         net, noise = Room("net"), Room("noise")
         net.interrupted = True
-        visits(net, noise)
+        entries(net, noise)
         first, second = survey()
         assert (first.interrupted, len(first.datasets)) == (True, 1)
         assert second.skipped == "the survey was interrupted"
         assert noise.calls == []
 
-    def test_what_earlier_rooms_measured_is_not_lost(self, visits, survey):
+    def test_what_earlier_rooms_measured_is_not_lost(self, entries, survey):
         net, noise = Room("net"), Room("noise")
         noise.ends = fails(Interrupted("noise.interrupted", "interrupted too soon", "run it again"))
-        visits(net, noise)
+        entries(net, noise)
         first, second = survey()
         assert len(first.datasets) == 1
         assert (second.interrupted, second.skipped) == (True, "interrupted too soon")
 
-    def test_other_errors_of_a_room_are_not_hidden(self, visits, survey):
+    def test_other_errors_of_a_room_are_not_hidden(self, entries, survey):
         net = Room("net")
         net.ends = fails(ZeroDivisionError())
-        visits(net)
+        entries(net)
         with pytest.raises(ZeroDivisionError):
             survey()
 
@@ -306,8 +308,8 @@ class TestCompare:
             )
         return made
 
-    def test_each_room_holds_its_own_datasets_against_the_earlier_ones(self, visits, tmp_path):
-        visits(Room("net"), Room("noise"))
+    def test_each_room_holds_its_own_datasets_against_the_earlier_ones(self, entries, tmp_path):
+        entries(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net", "noise")
         results = self.results(tmp_path / "now", "net", "noise", scale=2.0)
         run.compare(results, [tmp_path / "before"])
@@ -317,23 +319,23 @@ class TestCompare:
             assert suspect.text == f"2 times {tmp_path / 'before' / result.room}.nc"
             assert result.findings == []
 
-    def test_nothing_to_hold_it_against_is_nothing(self, visits, tmp_path):
-        visits(Room("net"))
+    def test_nothing_to_hold_it_against_is_nothing(self, entries, tmp_path):
+        entries(Room("net"))
         results = self.results(tmp_path / "now", "net")
         run.compare(results, [])
         assert (results[0].suspects, results[0].warnings) == ([], [])
 
     @pytest.mark.parametrize(("second", "suspects"), [(1.0, 1), (2.5, 0)])
-    def test_of_several_baselines_it_has_to_be_worse_than_all(self, visits, tmp_path, second, suspects):
-        visits(Room("net"))
+    def test_of_several_baselines_it_has_to_be_worse_than_all(self, entries, tmp_path, second, suspects):
+        entries(Room("net"))
         self.results(tmp_path / "one", "net")
         self.results(tmp_path / "two", "net", scale=second)
         (net,) = self.results(tmp_path / "now", "net", scale=2.0)
         run.compare([net], [tmp_path / "one", tmp_path / "two"])
         assert len(net.suspects) == suspects
 
-    def test_a_room_that_the_earlier_survey_did_not_measure_is_not_clean(self, visits, tmp_path):
-        visits(Room("net"), Room("noise"))
+    def test_a_room_that_the_earlier_survey_did_not_measure_is_not_clean(self, entries, tmp_path):
+        entries(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net")
         net, noise = self.results(tmp_path / "now", "net", "noise", scale=2.0)
         run.compare([net, noise], [tmp_path / "before"])
@@ -341,8 +343,8 @@ class TestCompare:
         assert (noise.suspects, noise.comparable) == ([], False)
         assert [warning.code for warning in noise.warnings] == ["survey.nothing_to_compare"]
 
-    def test_a_room_that_was_skipped_now_is_not_clean(self, visits, tmp_path):
-        visits(Room("net"), Room("noise"))
+    def test_a_room_that_was_skipped_now_is_not_clean(self, entries, tmp_path):
+        entries(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net", "noise")
         (net,) = self.results(tmp_path / "now", "net", scale=2.0)
         skipped = RoomResult("noise", skipped="there is no MPI")
@@ -351,10 +353,10 @@ class TestCompare:
         assert "was not measured now" in skipped.warnings[0].evidence
         assert len(net.suspects) == 1
 
-    def test_what_can_see_nothing_says_so(self, visits, tmp_path):
+    def test_what_can_see_nothing_says_so(self, entries, tmp_path):
         net, noise = Room("net"), Room("noise")
         noise.doubt = "too short"
-        visits(net, noise)
+        entries(net, noise)
         self.results(tmp_path / "before", "net", "noise")
         results = self.results(tmp_path / "now", "net", "noise")
         run.compare(results, [tmp_path / "before"])
@@ -397,8 +399,8 @@ class TestCompare:
             "busy and like before",
         ],
     )
-    def test_what_is_a_fault_of_this_machine(self, visits, tmp_path, now, again, others, findings, warnings):
-        visits(Room("net"))
+    def test_what_is_a_fault_of_this_machine(self, entries, tmp_path, now, again, others, findings, warnings):
+        entries(Room("net"))
         self.results(tmp_path / "before", "net")
         scale, first_others = now
         (net,) = self.results(tmp_path / "now", "net", scale=scale)
@@ -410,8 +412,8 @@ class TestCompare:
         assert [warning.code for warning in net.warnings] == warnings
         assert net.comparable is (warnings != ["survey.busy"])
 
-    def test_what_could_not_be_measured_again_is_no_finding(self, visits, tmp_path):
-        visits(Room("net"))
+    def test_what_could_not_be_measured_again_is_no_finding(self, entries, tmp_path):
+        entries(Room("net"))
         self.results(tmp_path / "before", "net")
         (net,) = self.results(tmp_path / "now", "net", scale=2.0)
         run.hold_against([net], [tmp_path / "before"], lambda rooms: [RoomResult("net", skipped="no time")])
@@ -420,8 +422,8 @@ class TestCompare:
             "survey.not_repeated",
         ]
 
-    def test_a_machine_that_could_not_be_judged_is_not_at_fault(self, visits):
-        visits(Room("noise"))
+    def test_a_machine_that_could_not_be_judged_is_not_at_fault(self, entries):
+        entries(Room("noise"))
         noise = RoomResult("noise", findings=[Finding("noise.unfit", "busy"), Finding("noise.real", "x")])
         run.hold_against([noise], [], lambda rooms: [])
         assert [finding.code for finding in noise.findings] == ["noise.real"]
@@ -430,8 +432,8 @@ class TestCompare:
 
 
 class TestBaselines:
-    def test_a_folder_that_is_not_there_or_no_survey(self, visits, tmp_path):
-        visits(Room("net"))
+    def test_a_folder_that_is_not_there_or_no_survey(self, entries, tmp_path):
+        entries(Room("net"))
         with pytest.raises(DataError) as told:
             run.check_baselines([tmp_path / "nowhere"])
         assert told.value.code == "core.no_such_file"
@@ -440,10 +442,10 @@ class TestBaselines:
         assert told.value.code == "survey.no_baseline"
 
     @pytest.mark.parametrize("complete", [1, 0])
-    def test_one_that_did_not_end_is_refused(self, visits, tmp_path, complete):
+    def test_one_that_did_not_end_is_refused(self, entries, tmp_path, complete):
         import netCDF4
 
-        visits(Room("net"))
+        entries(Room("net"))
         TestCompare().results(tmp_path / "before", "net")
         with netCDF4.Dataset(tmp_path / "before" / "net.nc", "a") as file:
             file.complete = complete
@@ -456,22 +458,20 @@ class TestBaselines:
         assert "net.nc is of a run that did not end" in told.value.what
 
 
-def test_only_what_a_room_says_drains_a_host(visits):
-    visits(Room("net", drained="net.found"), Room("noise"))
+def test_only_what_a_room_says_drains_a_host(entries):
+    entries(Room("net", drained="net.found"), Room("noise"))
     bad, odd, loud = Finding("net.found", "x"), Finding("net.odd", "x"), Finding("noise.found", "x")
     results = [RoomResult("net", findings=[odd, bad]), RoomResult("noise", findings=[loud])]
     assert run.draining(results) == [bad]
 
 
 class TestRooms:
-    @pytest.mark.parametrize("room", rooms.ROOMS)
-    def test_every_room_can_be_visited(self, room):
-        found = rooms.visit(room)
+    @pytest.mark.parametrize("room", core_room.NAMES)
+    def test_every_room_has_a_survey_entry(self, room):
+        found = run.entry(room)
+        assert isinstance(found, SurveyEntry)
         assert found.weight > 0
-        assert all(
-            callable(getattr(found, name))
-            for name in ("needs_s", "measure", "judge", "compare", "unfit", "drains")
-        )
+        assert found.spread > 1
 
     def test_the_usual_budget_of_check_is_enough_for_all_rooms_and_a_short_one_for_all_but_noise(
         self, monkeypatch, tmp_path
@@ -485,10 +485,10 @@ class TestRooms:
         ):
             monkeypatch.setattr(f"{module}.{name}", lambda: None)
         call = Call("lab", tmp_path, "auto", None, 2, 1, (), 0.0, 0.0, lambda *_: NullProgress())
-        needs = {room: rooms.visit(room).needs_s(call) for room in rooms.ROOMS}
+        needs = {room: run.entry(room).needs_s(call) for room in core_room.NAMES}
         assert run.needed_s("noise", needs) <= 37  # of 40 s: rooms before it may overrun a little
-        shares = run.share([(rooms.visit(room).weight, needs[room]) for room in rooms.ROOMS], 16.0)
-        assert [room for room, share in zip(rooms.ROOMS, shares) if share is None] == ["noise"]
+        shares = run.share([(run.entry(room).weight, needs[room]) for room in core_room.NAMES], 16.0)
+        assert [room for room, share in zip(core_room.NAMES, shares) if share is None] == ["noise"]
 
     def test_a_call_starts_a_program_of_its_room(self, monkeypatch, tmp_path):
         monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")
@@ -531,7 +531,7 @@ class TestReportInterruption:
                 "io, store, bus, power not measured to the end; what was measured is in {}",
             ),
             (("net", "noise"), False, "io, store, bus, power not measured to the end; nothing is left"),
-            (rooms.ROOMS, True, "not judged to the end; what was measured is in {}"),
+            (core_room.NAMES, True, "not judged to the end; what was measured is in {}"),
         ],
     )
     def test_a_signal_between_rooms_is_told_with_what_was_not_done_and_what_is_left(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.cli.diagnosis import FACT, GOOD, Answer, Here, check
+from sonde.core.diagnosis import FACT, GOOD, Answer, Here, check
 from sonde.core.errors import SondeError
 
 # In a network namespace of its own, which goes with the trial.
@@ -34,3 +34,6 @@ def cluster(here: Here) -> Answer:
         return Answer(f"can be built; this kernel has {_LACKS[tried.status or 0]}", GOOD, values)
     said = tried.err.strip().splitlines()
     return Answer(f"none can be built: {said[-1] if said else 'the trial failed'}", FACT, values)
+
+
+CHECKS = (cluster,)

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, check
+from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, check
 from sonde.core.launch.cpus import available
 from sonde.core.provenance import UNKNOWN
 from sonde.core.units import format_duration, format_size
@@ -242,3 +242,9 @@ def _shown(value: int, is_size: bool = True) -> str:
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+CHECKS = (
+    *(cpu, clock, frequency, virtual, kernel, load, privileges, limits),
+    *(memory, shm, disk, network, scheduler, python, config_file),
+)

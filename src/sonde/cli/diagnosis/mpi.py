@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core import distribution, launch
+from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core.launch.mpirun import FLAVOURS, Mpi, Mpirun, candidates
 from sonde.core.launch.process import ProbeProcess
 from sonde.core.surroundings import place_of_ranks
@@ -176,3 +176,6 @@ def cma(here: Here) -> Answer:
     if scope in (None, 0):
         advice = "large messages within a host are copied twice; a container needs --cap-add=SYS_PTRACE"
     return Answer(f"cross memory attach: {answer}{more}", POOR, values, advice=advice)
+
+
+CHECKS = (openmpi, mpich, transports, cma)

@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonde.cli.diagnosis import FACT, GOOD, NETCDF, NONE, Answer, Here, Need, check
 from sonde.core import distribution
+from sonde.core.diagnosis import FACT, GOOD, NETCDF, NONE, Answer, Here, Need, check
 
 AGAIN = "make setup"
 
@@ -81,3 +81,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "(version unknown)"
+
+
+CHECKS = (netcdf, report, parquet, paper, browser)

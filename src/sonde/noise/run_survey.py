@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from sonde.core.launch.session import Measured
 
 
-class NoiseVisit:
-    """Visits noise."""
+class NoiseSurvey(SurveyEntry):
+    """The quick form of noise."""
 
     weight = 2.5
     spread = 2.0
@@ -68,6 +68,3 @@ class NoiseVisit:
 
     def drains(self, finding: Finding) -> bool:
         return False  # noise is an agent's, which runs on every node: draining one helps nobody
-
-
-VISIT = NoiseVisit()

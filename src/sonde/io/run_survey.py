@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,8 +20,8 @@ TRACED_ROUNDS = (
 LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a trace a dataset takes that long
 
 
-class IoVisit:
-    """Visits io."""
+class IoSurvey(SurveyEntry):
+    """The quick form of io."""
 
     weight = 0.6
     spread = 2.0
@@ -88,11 +88,5 @@ class IoVisit:
         found = study_compare.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
-    def unfit(self, finding: Finding) -> bool:
-        return False
-
     def drains(self, finding: Finding) -> bool:
         return False  # a slow file system is that of every host that has it
-
-
-VISIT = IoVisit()

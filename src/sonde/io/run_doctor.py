@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sonde.cli.diagnosis import FACT, GOOD, NETCDF, NONE, POOR, Answer, Here, Need, check
+from sonde.core.diagnosis import FACT, GOOD, NETCDF, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
 BELOW = ("romio", "ompio")  # layers below MPI-IO

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core import distribution
+from sonde.core.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
 # What may be missing: an implementation, and Debian's package of it. Other distributions have none, or another name.

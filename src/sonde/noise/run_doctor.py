@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core import launch
+from sonde.core.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
 
 PROGRAMS = ("sonde-agent", "sonde-detour", "sonde-keeper")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core import distribution
+from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
 # What may be missing: the package's key, its role or kind and name in the server's list, and what it would give.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,8 +19,8 @@ WITH_TIME_S = 30.0  # a share from which on they are measured, too
 CLIENTS = ("object", "striped", "item", "kv")  # tables and HDF5 are compared in a run of the room's own
 
 
-class StoreVisit:
-    """Visits store."""
+class StoreSurvey(SurveyEntry):
+    """The quick form of store."""
 
     weight = 0.6
     spread = 2.0
@@ -71,11 +71,5 @@ class StoreVisit:
         found = limits.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
-    def unfit(self, finding: Finding) -> bool:
-        return False
-
     def drains(self, finding: Finding) -> bool:
         return False  # a slow transport may be the fault of what was installed, on every host alike
-
-
-VISIT = StoreVisit()

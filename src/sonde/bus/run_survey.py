@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,8 +24,8 @@ SIZES = (64, 16384)
 WITH_TIME_S = 30.0  # a share from which on several subscribers and throughput are measured, too
 
 
-class BusVisit:
-    """Visits bus."""
+class BusSurvey(SurveyEntry):
+    """The quick form of bus."""
 
     weight = 0.6
     spread = math.inf  # seen: a bare socket 9 times, by where two threads came to run
@@ -72,11 +72,5 @@ class BusVisit:
         found = limits.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
-    def unfit(self, finding: Finding) -> bool:
-        return False
-
     def drains(self, finding: Finding) -> bool:
         return False  # a slow bus may be the fault of what was installed, on every host alike
-
-
-VISIT = BusVisit()

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,8 +17,8 @@ LEAST_S = 2.0  # a share from which on it is shown; it may take a little more
 LONGEST_S = 20.0  # what it shows is shown by then
 
 
-class PowerVisit:
-    """Visits power."""
+class PowerSurvey(SurveyEntry):
+    """The quick form of power."""
 
     weight = 0.2  # it measures nothing of this machine's hardware: the others have the time
     spread = 2.0
@@ -55,11 +55,5 @@ class PowerVisit:
             Compared()
         )  # of simulated nodes nothing can become worse but a broken budget, which judge() finds
 
-    def unfit(self, finding: Finding) -> bool:
-        return False
-
     def drains(self, finding: Finding) -> bool:
         return False  # a host that simulates others is not at fault
-
-
-VISIT = PowerVisit()

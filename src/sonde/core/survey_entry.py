@@ -1,19 +1,15 @@
-"""Rooms that a survey visits, how it asks each of them, and what each visit came to.
-
-To add a room: a module `sonde.survey.visit_<room>` with a VISIT that has the methods of `Visit`, and its name
-in ROOMS.
-"""
+"""The quick form of a room: what a survey asks of it, and what it answers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING
 
 from sonde.core import hostlist
-from sonde.core.errors import Finding, Warning
+from sonde.core.errors import Finding
 from sonde.core.events import Progress
 
 if TYPE_CHECKING:
@@ -21,8 +17,6 @@ if TYPE_CHECKING:
 
     from sonde.core.launch.session import Measured
     from sonde.core.launch.start import Start
-
-ROOMS = ("net", "noise", "io", "store", "bus", "power")
 
 Bar = Callable[[str, float | None], Progress]
 
@@ -87,7 +81,7 @@ class Compared:
     doubt: str = ""
 
 
-class Visit(Protocol):
+class SurveyEntry(ABC):
     """The quick form of a room.
 
     weight: its share of the time that is beyond what all rooms need. spread: how many times as slow as another a run of
@@ -97,63 +91,30 @@ class Visit(Protocol):
     weight: float
     spread: float
 
+    @abstractmethod
     def needs_s(self, call: Call) -> float:
-        """What a result takes at least on an ordinary machine, s; asked before any room is visited, and quick to say.
+        """The time that a result takes at least on an ordinary machine, s. It is asked before any room is measured, and
+        answers at once.
 
         Raises a SondeError where the room cannot run here; `measure` raises the same.
         """
 
+    @abstractmethod
     def measure(self, call: Call) -> Measured:
         """Measures; raises a SondeError where the room cannot run here, which the survey then skips."""
 
+    @abstractmethod
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
-        """What an open dataset of the room says. name: its path, for commands to copy."""
+        """The verdict on an open dataset of the room. name: its path, for commands to copy."""
 
+    @abstractmethod
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
-        """What is worse in `now`. names: their paths."""
+        """Findings about what is worse in `now`. names: their paths."""
 
     def unfit(self, finding: Finding) -> bool:
         """Whether a finding says that the machine could not be judged now, and not that it is at fault."""
+        return False
 
     def drains(self, finding: Finding) -> bool:
         """Whether a finding is a reason to take the hosts that its evidence names out of service."""
-
-
-def visit(room: str) -> Visit:
-    """How a survey visits a room of ROOMS."""
-    return cast(Visit, import_module(f"sonde.survey.visit_{room}").VISIT)
-
-
-@dataclass
-class RoomResult:
-    """One room's part of a survey. skipped: why it did not run, or ""; lines: its few words for the terminal."""
-
-    room: str
-    verdict: str = ""
-    datasets: list[Path] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    warnings: list[Warning] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    skipped: str = ""
-    hint: str = ""
-    complete: bool = True
-    interrupted: bool = False
-    sound: bool = True  # False: too little is known for "no findings" to mean much
-    comparable: bool = True  # False: nor does finding nothing beside the earlier survey
-    suspects: list[Finding] = field(
-        default_factory=list
-    )  # worse than before, and not a finding yet, or never
-    others: float = 0.0  # share of the processors' time that other programs took meanwhile
-    seconds: float = 0.0  # that measuring took
-    baselines: int = 0  # that have this room
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "room": self.room,
-            "verdict": self.verdict,
-            "findings": [finding.as_json() for finding in self.findings],
-            "suspects": [finding.as_json() for finding in self.suspects],
-            "dataset": [str(path) for path in self.datasets],
-            "skipped": self.skipped or None,
-            "others": self.others,
-        }
+        return False

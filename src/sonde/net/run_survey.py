@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Compared, Judgement
+from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,8 +17,8 @@ SIZES = (8, 256, 1024, 4096, 16384, 65536, 262144)
 MODES = "one_to_one,all_to_all"
 
 
-class NetVisit:
-    """Visits net."""
+class NetSurvey(SurveyEntry):
+    """The quick form of net."""
 
     weight = 2.5
     spread = 1.5
@@ -64,11 +64,5 @@ class NetVisit:
         found = limits.diff(old, new, names, machine=machine)
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
-    def unfit(self, finding: Finding) -> bool:
-        return False
-
     def drains(self, finding: Finding) -> bool:
         return True  # a slow link is its hosts' fault, and no other finding names a host
-
-
-VISIT = NetVisit()

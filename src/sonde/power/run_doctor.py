@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.core.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
 WANTED = ("node-manager", "system-manager", "mqtt-bridge")

@@ -1,0 +1,81 @@
+"""What a room is to all that stands above the rooms, and the list of rooms.
+
+To add a room: its folder `src/sonde/<room>/` with a `room.py` whose ROOM is a Room, and its name in NAMES.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, cast
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.diagnosis import Check
+    from sonde.core.seal import RoomSchema
+    from sonde.core.section import Section
+    from sonde.core.survey_entry import SurveyEntry
+
+NAMES = ("net", "noise", "io", "store", "bus", "power")
+"""All rooms, in the order in which they are shown and measured."""
+
+
+class Room(ABC):
+    """One question that Sonde answers, and where its parts are found. Its commands are `group` of its `cli.py`.
+
+    A room's module loads nothing but this one: whatever takes longer is imported where it is asked for.
+
+    name: of its folder, its commands, its datasets' schema. title: of its part of a report. help: its line in
+    `sonde --help`. version: the newest schema of its datasets that this Sonde reads.
+
+    For `sonde doctor`, names of checks: any_of: one of them must be good, such as one MPI. all_of: each must. asks:
+    those whose missing parts are shown beside the room.
+
+    silent: root attributes that describe the run and not the machine, and that the room's section of a report explains.
+    differing: root attributes that differ between two runs of one kind on one machine.
+    closer: its command that compares two datasets in more detail than `sonde data diff`.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    version: ClassVar[int] = 1
+    any_of: ClassVar[tuple[str, ...]] = ()
+    all_of: ClassVar[tuple[str, ...]] = ()
+    asks: ClassVar[tuple[str, ...]] = ()
+    silent: ClassVar[frozenset[str]] = frozenset()
+    differing: ClassVar[frozenset[str]] = frozenset()
+    closer: ClassVar[str] = "diff"
+
+    @abstractmethod
+    def schema(self) -> RoomSchema:
+        """How its datasets are laid out, sealed, analysed and validated."""
+
+    @abstractmethod
+    def section(self, tree: xr.DataTree, dataset: str) -> Section:
+        """Its part of a report about an open dataset. dataset: the file's path, for commands to copy."""
+
+    @abstractmethod
+    def survey_entry(self) -> SurveyEntry:
+        """Its quick form, for `sonde survey` and `sonde check`."""
+
+    def checks(self) -> Sequence[Check]:
+        """Its checks for `sonde doctor`."""
+        return ()
+
+
+def room(name: str) -> Room:
+    """A room of NAMES."""
+    return cast("Room", import_module(f"sonde.{name}.room").ROOM)
+
+
+def rooms() -> list[Room]:
+    """All rooms, in order."""
+    return [room(name) for name in NAMES]
+
+
+def find_room(name: str) -> Room | None:
+    """A room by a word of a stranger; None where this Sonde has no such room."""
+    return room(name) if name in NAMES else None

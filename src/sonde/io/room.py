@@ -1,0 +1,52 @@
+"""io: where does the time go in the parallel I/O stack?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.core.room import Room
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from sonde.core.diagnosis import Check
+    from sonde.core.seal import RoomSchema
+    from sonde.core.section import Section
+    from sonde.core.survey_entry import SurveyEntry
+
+
+class IoRoom(Room):
+    """The room io."""
+
+    name = "io"
+    title = "Parallel I/O"
+    help = "Where the time goes in the parallel I/O stack, layer by layer."
+    any_of = ("io",)
+    all_of = ("netcdf",)
+    asks = ("io", "iokernel", "iostack")
+    silent = frozenset(("study", "rounds", "traced", "status", "max_trace", "began_utc_ns"))
+
+    def schema(self) -> RoomSchema:
+        from sonde.io.schema import SCHEMA
+
+        return SCHEMA
+
+    def section(self, tree: xr.DataTree, dataset: str) -> Section:
+        from sonde.io.figures import section
+
+        return section(tree, dataset)
+
+    def survey_entry(self) -> SurveyEntry:
+        from sonde.io.run_survey import IoSurvey
+
+        return IoSurvey()
+
+    def checks(self) -> Sequence[Check]:
+        from sonde.io.run_doctor import io, iokernel, iostack
+
+        return (io, iokernel, iostack)
+
+
+ROOM = IoRoom()

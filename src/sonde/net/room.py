@@ -1,0 +1,43 @@
+"""net: what is the latency structure between ranks, and how many measurements are enough?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.core.room import Room
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.seal import RoomSchema
+    from sonde.core.section import Section
+    from sonde.core.survey_entry import SurveyEntry
+
+
+class NetRoom(Room):
+    """The room net."""
+
+    name = "net"
+    title = "Interconnect"
+    help = "Latency structure between ranks; how many measurements are enough."
+    any_of = ("openmpi", "mpich")
+    all_of = ("netcdf",)
+    asks = ("openmpi", "mpich", "netcdf")
+
+    def schema(self) -> RoomSchema:
+        from sonde.net.schema import SCHEMA
+
+        return SCHEMA
+
+    def section(self, tree: xr.DataTree, dataset: str) -> Section:
+        from sonde.net.figures import section
+
+        return section(tree, dataset)
+
+    def survey_entry(self) -> SurveyEntry:
+        from sonde.net.run_survey import NetSurvey
+
+        return NetSurvey()
+
+
+ROOM = NetRoom()

@@ -1,0 +1,51 @@
+"""power: can a power budget be held over the bus?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.core.room import Room
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from sonde.core.diagnosis import Check
+    from sonde.core.seal import RoomSchema
+    from sonde.core.section import Section
+    from sonde.core.survey_entry import SurveyEntry
+
+
+class PowerRoom(Room):
+    """The room power."""
+
+    name = "power"
+    title = "Power"
+    help = "A power budget over the bus: held, watched, judged."
+    any_of = ("power",)
+    all_of = ("netcdf", "bus")
+    asks = ("power", "bus")
+
+    def schema(self) -> RoomSchema:
+        from sonde.power.schema import SCHEMA
+
+        return SCHEMA
+
+    def section(self, tree: xr.DataTree, dataset: str) -> Section:
+        from sonde.power.figures import section
+
+        return section(tree, dataset)
+
+    def survey_entry(self) -> SurveyEntry:
+        from sonde.power.run_survey import PowerSurvey
+
+        return PowerSurvey()
+
+    def checks(self) -> Sequence[Check]:
+        from sonde.power.run_doctor import power
+
+        return (power,)
+
+
+ROOM = PowerRoom()
