@@ -94,7 +94,7 @@ def noise_host(folder: Path) -> Path:
 
 
 def io_trace(folder: Path) -> Path:
-    from sonde.io.analyse import analyse
+    from sonde.io.trace.analyse import analyse
 
     raw = io_traces.collective(2, 2)
     raw = io_traces.with_servers(raw, ("s1", {"WRITE": [10, 1e-3, 1e-4, 1e-2]}))

@@ -100,7 +100,7 @@ def bus(folder: Path) -> Path:
 
 
 def power(folder: Path) -> Path:
-    from sonde.power.run_record import Recorder
+    from sonde.power.recording.run_record import Recorder
 
     made = helper("power", "recordings")
     run = folder / "power.run"

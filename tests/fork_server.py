@@ -39,7 +39,7 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_", "HDF5_", "OMP_", "OPENBLAS_", "MALLO
 AT_FIRST = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
 REQUEST_BYTES = 1 << 17  # of one message; 200 KiB may wait in a socket
 # Programs of their own, and what looks at the user's settings when it is loaded.
-NOT_LOADED = ("sonde.power.run_job_keeper", "sonde.report.render_static")
+NOT_LOADED = ("sonde.power.jobs.run_job_shim", "sonde.report.render_static")
 
 
 class Forked:

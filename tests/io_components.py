@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.io import run_study
+from sonde.io.study import run
 
 if TYPE_CHECKING:
     from sonde.core.launch.mpirun import Mpi
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def romio(mpi: Mpi) -> str:
     """Its component of ROMIO: romio321, in Open MPI 5 romio341."""
-    return next(name for name in run_study.components(mpi) if name.startswith("romio"))
+    return next(name for name in run.components(mpi) if name.startswith("romio"))

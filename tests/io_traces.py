@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from sonde.io import servers
-from sonde.io.analyse import analyse
-from sonde.io.layers import KINDS
-from sonde.io.schema import OWN_NAME, RAW
+from sonde.io.maps.layers import KINDS
+from sonde.io.trace import servers
+from sonde.io.trace.analyse import analyse
+from sonde.io.trace.schema import OWN_NAME, RAW
 
 LAYERS = {
     "hdf5": "HDF5",

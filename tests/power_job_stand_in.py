@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sonde.power import jobs, run_bus, run_jobs_bus
-from sonde.power.jobs import ENDED, RUNNING, Run, said
+from sonde.power.jobs import jobs, run_jobs_bus
+from sonde.power.jobs.jobs import ENDED, RUNNING, Run, said
+from sonde.power.stack import run_bus
 
 
 class StandIn:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sonde.power import run_bus
-from sonde.power.telemetry import CLUSTER, JOB, NODE
+from sonde.power.stack import run_bus
+from sonde.power.stack.telemetry import CLUSTER, JOB, NODE
 
 NODES = ("n1", "n2", "n3", "n4")
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from sonde import _core
 from sonde.core import seal
-from sonde.io.layers import KINDS
-from sonde.io.schema import NAME, SCHEMA
-from sonde.io.study_plan import Plan, cells_of, read_hints, read_workload
-from sonde.io.study_schema import FIELDS, LIMITS, RECORD, WHOLE
+from sonde.io.kinds import SCHEMA
+from sonde.io.maps.layers import KINDS
+from sonde.io.study.plan import Plan, cells_of, read_hints, read_workload
+from sonde.io.study.schema import FIELDS, LIMITS, RECORD, WHOLE
+from sonde.io.trace.schema import NAME
 
 MIB = 1 << 20
 LAYERS = (

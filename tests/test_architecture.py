@@ -289,16 +289,16 @@ SAFE: dict[tuple[str, str], tuple[int, str]] = {
         1,
         "of the servers' folders in its own run folder, 0700",
     ),
-    ("src/sonde/io/run_study.py", "a foreseeable part"): (1, "in its own run folder, 0700"),
-    ("src/sonde/power/run_job_keeper.py", "a foreseeable part"): (
+    ("src/sonde/io/study/run.py", "a foreseeable part"): (1, "in its own run folder, 0700"),
+    ("src/sonde/power/jobs/run_job_shim.py", "a foreseeable part"): (
         1,
         "its name has random digits, and O_EXCL",
     ),
-    ("src/sonde/power/run_job_keeper.py", "os.open to make"): (
+    ("src/sonde/power/jobs/run_job_shim.py", "os.open to make"): (
         1,
         "a job's output, with the job's own rights",
     ),
-    ("src/sonde/power/run_job_manager.py", "shutil.rmtree"): (4, "of jobs' folders, in its own state"),
+    ("src/sonde/power/jobs/run_job_manager.py", "shutil.rmtree"): (4, "of jobs' folders, in its own state"),
 }
 
 
@@ -455,8 +455,8 @@ BREAKS = [
     (names, "src/sonde/net/x.py", "def time_helper(): ..."),
     (names, "native/core/string_util.hpp", ""),
     (other_ways, "src/sonde/core/seal.py", "import shutil\nshutil.rmtree(folder)"),
-    (other_ways, "src/sonde/io/run_close.py", "with path.open('r+b', buffering=0) as file: ..."),
-    (other_ways, "src/sonde/io/run_close.py", "with open(path, 'r+') as file: ..."),
+    (other_ways, "src/sonde/io/trace/run_close.py", "with path.open('r+b', buffering=0) as file: ..."),
+    (other_ways, "src/sonde/io/trace/run_close.py", "with open(path, 'r+') as file: ..."),
     (other_ways, "src/sonde/core/x.py", "os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)"),
     (other_ways, "src/sonde/report/publish.py", "part = output.with_name(output.name + '.part')"),
     (other_ways, "src/sonde/store/run.py", "a = p.with_name('.part')\nb = p.with_name(f'{p.name}.part')"),
@@ -514,7 +514,7 @@ KEEPS = [
     ),
     (
         other_ways,
-        "src/sonde/io/run_close.py",
+        "src/sonde/io/trace/run_close.py",
         "with os.fdopen(run.change(name), 'r+b', buffering=0) as file: ...",
     ),
     (other_ways, "src/sonde/cli/x.py", "shutil.rmtree(folder)"),

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core import launch
-from sonde.io import run_maps, run_trace
-from sonde.io.layers import Layer, parse
-from sonde.io.table import compiled
+from sonde.io.maps import run_maps
+from sonde.io.maps.layers import Layer, parse
+from sonde.io.maps.table import compiled
+from sonde.io.record import run_trace
 
 HERE = Path(__file__).parent
 NOTHING = """

@@ -15,7 +15,7 @@ from pathlib import Path
 import sonde
 from bench.io.programs import load, row
 from sonde.core.launch.mpirun import Mpirun
-from sonde.io.events import RECORD
+from sonde.io.trace.events import RECORD
 
 PROGRAM = """
 import os, time

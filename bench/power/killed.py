@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.power.stack import SAFE_W, Stack, Times, until
 from bench.rows import Row, row
-from sonde.power import run_bus
+from sonde.power.stack import run_bus
 
 NODES = ("n1", "n2", "n3", "n4")
 BUDGET_W, REPETITIONS = 500.0, 5

@@ -18,7 +18,7 @@ from typing import Any
 from bench.power.stack import ACTIVE, SAFE_W, Stack, Times
 from bench.rows import Row, row
 from sonde.bus.errors import BusError
-from sonde.power import run_bus
+from sonde.power.stack import run_bus
 
 NODES = (4, 64, 110)  # a host has ports for 119 participants of a domain
 ROUNDS = 3

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from power_daemons import Daemon, Rapl, make_bus, powerd, until
-from sonde.power import run_bus
-from sonde.power.telemetry import ACTIVE, NODE
+from sonde.power.stack import run_bus
+from sonde.power.stack.telemetry import ACTIVE, NODE
 
 SAFE_W, MIN_W, MAX_W = 80.0, 60.0, 190.0
 

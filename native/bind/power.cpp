@@ -1,4 +1,4 @@
-// sonde._core: the policies of power, so that a replay runs the code that runs live. sonde.power.policy is the one
+// sonde._core: the policies of power, so that a replay runs the code that runs live. sonde.power.recording.policy is the one
 // caller.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

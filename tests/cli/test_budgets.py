@@ -73,10 +73,13 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> Handed:
     monkeypatch.setattr(session, "nothing_in", lambda *_: False)
 
     from sonde.bus import run_probe as bus
-    from sonde.io import run_limits, run_study
+    from sonde.io.study import run as study_run
+    from sonde.io.study import run_limits
     from sonde.net import run as net
     from sonde.noise import run_host, run_programs, run_source
-    from sonde.power import run_bus, run_demo, run_record
+    from sonde.power.demo import run as demo
+    from sonde.power.recording import run_record
+    from sonde.power.stack import run_bus
     from sonde.store import run_bench as store
 
     for module in (bus, store):
@@ -88,10 +91,10 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> Handed:
     suspects = net.Suspects(((0, 1),), [(0, 1)], 2, (8,), "one_to_one")
     monkeypatch.setattr(net, "suspects_in", lambda *_: suspects)
     done = SimpleNamespace(good=1, warnings=[], interrupted=False, ask=lambda *_: None, run=lambda: "budget")
-    monkeypatch.setattr(run_study, "_Study", lambda *_: done)
+    monkeypatch.setattr(study_run, "_Study", lambda *_: done)
     monkeypatch.setattr(run_limits, "sweep", lambda _: None)
     monkeypatch.setattr(run_bus, "load", lambda _: SimpleNamespace(cluster="here", nodes=[]))
-    for module in (run_record, run_demo):
+    for module in (run_record, demo):
         monkeypatch.setattr(module, "measure", lambda request, *_: seen.stop(request.deadline))
     return seen
 

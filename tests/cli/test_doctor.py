@@ -427,7 +427,7 @@ def test_netcdf_is_written_and_read_back():
 def test_no_check_has_netcdf_files_open_while_another_has():
     """netCDF-C and HDF5 lock nothing: the doctor was seen to die of SIGBUS, with two threads in them."""
     from sonde.core.netcdf import netCDF4
-    from sonde.io import run_trace
+    from sonde.io.record import run_trace
 
     opened: list[object] = []
     answers: dict[str, Answer] = {}
@@ -665,7 +665,7 @@ def test_io_is_for_one_processor(monkeypatch):
 
 
 def test_io_without_its_tracer(monkeypatch, tmp_path):
-    from sonde.io import run_trace
+    from sonde.io.record import run_trace
 
     monkeypatch.setattr(run_trace.launch, "libexec", lambda: tmp_path)
     answer = io.io(Here())
@@ -708,7 +708,7 @@ def test_io_without_root_says_what_takes_it(tree, monkeypatch):
     ],
 )
 def test_io_says_what_of_the_kernel_can_be_watched(monkeypatch, sight, mark, text):
-    from sonde.io import run_watch
+    from sonde.io.record import run_watch
 
     monkeypatch.setattr(io.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(io.os, "geteuid", lambda: 0)
@@ -722,7 +722,7 @@ def test_io_says_what_of_the_kernel_can_be_watched(monkeypatch, sight, mark, tex
 
 
 def test_io_says_why_nothing_of_the_kernel_can_be_watched(monkeypatch):
-    from sonde.io import run_watch
+    from sonde.io.record import run_watch
 
     def refused():
         raise EnvironmentFailure("io.no_tracefs", "tracefs cannot be mounted", "leave it out")
@@ -736,7 +736,7 @@ def test_io_says_why_nothing_of_the_kernel_can_be_watched(monkeypatch):
 
 
 def test_io_says_which_layers_can_be_seen(monkeypatch):
-    from sonde.io import run_exports
+    from sonde.io.maps import run_exports
 
     def seen(layers, paths):
         by_name = {layer.name: layer for layer in layers}

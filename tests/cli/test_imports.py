@@ -11,11 +11,11 @@ import pytest
 @pytest.mark.parametrize(
     "modules",
     [
-        "sonde.io.run_trace, sonde.io.analyse, sonde.io.words, sonde.io.try_words",
+        "sonde.io.record.run_trace, sonde.io.trace.analyse, sonde.io.trace.verdict, sonde.io.trace.whatif_verdict",
         "sonde.store.analyse, sonde.store.verdict, sonde.store.limits",
         "sonde.bus.analyse, sonde.bus.verdict, sonde.bus.limits",
         "sonde.noise.analyse, sonde.noise.verdict, sonde.noise.host",
-        "sonde.power.analyse, sonde.power.verdict",
+        "sonde.power.recording.analyse, sonde.power.recording.verdict",
     ],
 )
 def test_a_run_and_its_verdict_load_no_scipy(modules: str) -> None:

@@ -37,37 +37,22 @@ from sonde.core.errors import SondeError
 from sonde.core.launch import cpus, mpirun, srun
 from sonde.core.owned_files import Folder
 from sonde.data import history as data_history
-from sonde.io import (
-    gluster,
-    ior_output,
-    layers,
-    run_close,
-    run_elf,
-    run_gluster,
-    run_limits,
-    run_probe,
-    run_tracefs,
-    servers,
-)  # fmt: skip
+from sonde.io.maps import layers, run_elf
+from sonde.io.record import gluster, run_gluster, run_probe, run_tracefs
+from sonde.io.study import ior_output, run_limits
+from sonde.io.trace import run_close, servers  # fmt: skip
 from sonde.net import clustbench, convert
 from sonde.net.classic import ClassicWriter, check_whole
 from sonde.noise import host as noise_host
 from sonde.noise import run_osnoise
-from sonde.power import (
-    run_history,
-    run_http,
-    run_job_manager,
-    run_job_scheduler,
-    run_resource_manager,
-    run_workflow_engine,
-    slurm_job,
-    workflow,
-)  # fmt: skip
-from sonde.power.config import Listen, NodeLimits, Stack
-from sonde.power.job_target import Turns
-from sonde.power.jobs import JobState, Part, Spec
-from sonde.power.run_jobs_store import Store
-from sonde.power.telemetry import ClusterSample, JobSample, NodeSample
+from sonde.power.jobs import run_job_manager, run_job_scheduler, run_resource_manager, slurm_job
+from sonde.power.jobs.job_target import Turns
+from sonde.power.jobs.jobs import JobState, Part, Spec
+from sonde.power.jobs.run_jobs_store import Store
+from sonde.power.monitor import run_history, run_http
+from sonde.power.stack.config import Listen, NodeLimits, Stack
+from sonde.power.stack.telemetry import ClusterSample, JobSample, NodeSample
+from sonde.power.workflows import run_workflow_engine, workflow  # fmt: skip
 from sonde.store import address, told
 from sonde.store import plan as store_plan
 from sonde.store.client import ServerStatus

@@ -14,12 +14,17 @@ from sonde.core import config, lines, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError, SondeError, UsageError
 from sonde.core.launch import cpus
-from sonde.io import ior_output, run_close, run_elf, run_gluster, run_limits, run_probe, servers
+from sonde.io.maps import run_elf
+from sonde.io.record import run_gluster, run_probe
+from sonde.io.study import ior_output, run_limits
+from sonde.io.trace import run_close, servers
 from sonde.net import convert
-from sonde.power import run_http, run_job_manager, run_workflow_engine, workflow
-from sonde.power.run_history import History, read
-from sonde.power.run_jobs_store import Store
-from sonde.power.telemetry import NodeSample
+from sonde.power.jobs import run_job_manager
+from sonde.power.jobs.run_jobs_store import Store
+from sonde.power.monitor import run_http
+from sonde.power.monitor.run_history import History, read
+from sonde.power.stack.telemetry import NodeSample
+from sonde.power.workflows import run_workflow_engine, workflow
 from sonde.store import told
 
 FOUND = Path(__file__).parents[1] / "data/fuzz"

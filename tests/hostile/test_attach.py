@@ -17,7 +17,8 @@ import pytest
 from other_users import STRANGER, as_user, place, stranger, victim
 
 from sonde.core.errors import SondeError
-from sonde.io import run_close, run_watch
+from sonde.io.record import run_watch
+from sonde.io.trace import run_close
 
 __all__ = ["place", "stranger", "victim"]
 pytestmark = pytest.mark.root

@@ -21,9 +21,9 @@ from sonde.bus.errors import Refused
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_daemons import until
-from sonde.power import run_bus, run_job_account
-from sonde.power.jobs import Part, Spec, said
-from sonde.power.run_job_manager import (
+from sonde.power.jobs import run_job_account
+from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.run_job_manager import (
     JobManager,
     Settings,
     began,
@@ -32,6 +32,7 @@ from sonde.power.run_job_manager import (
     own_group,
     share_limits,
 )
+from sonde.power.stack import run_bus
 
 pytestmark = pytest.mark.root
 SPEC = Spec("j1", ("true",), "nobody", folder="/", grace_s=0.3)
@@ -168,7 +169,7 @@ def test_what_left_session_parent_and_environment_ends_with_a_keeper_that_was_ki
 
 
 def test_a_keeper_that_does_not_end_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sonde.power.run_job_manager.KEEPER_S", 0.0)
+    monkeypatch.setattr("sonde.power.jobs.run_job_manager.KEEPER_S", 0.0)
     site.start(replace(SPEC, command=("sleep", "1000")))
     (job,) = site.manager.jobs.values()
     signal.pidfd_send_signal(job.pidfd, signal.SIGSTOP)
@@ -202,7 +203,7 @@ class TestLimitsOfACgroup:
     @pytest.fixture
     def group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "cgroup.subtree_control").write_text("")
-        monkeypatch.setattr("sonde.power.run_job_manager.own_group", lambda: tmp_path)
+        monkeypatch.setattr("sonde.power.jobs.run_job_manager.own_group", lambda: tmp_path)
         mkdir = Path.mkdir
 
         def fill(path: Path, *words: Any, **named: Any) -> None:

@@ -14,9 +14,8 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from sonde.power import run_http
-from sonde.power.config import Listen
-from sonde.power.run_http import (
+from sonde.power.monitor import run_http
+from sonde.power.monitor.run_http import (
     FOLLOWER,
     IDLE,
     MAX_CONNECTIONS,
@@ -27,7 +26,8 @@ from sonde.power.run_http import (
     Site,
     peer_of,
 )
-from sonde.power.telemetry import JobSample, Latest, NodeSample, known, total
+from sonde.power.stack.config import Listen
+from sonde.power.stack.telemetry import JobSample, Latest, NodeSample, known, total
 
 TOKEN = "a-token-of-16-or-more"
 HUGE = 1.7e308  # two of them are no number any more

@@ -23,7 +23,7 @@ from other_users import STRANGER, place
 
 from sonde.cluster import run as cluster_run
 from sonde.core import processes
-from sonde.power import run_job_keeper
+from sonde.power.jobs import run_job_shim
 
 pytestmark = pytest.mark.root
 __all__ = ["place"]  # a fixture
@@ -59,10 +59,10 @@ def test_what_ended_before_its_job_s_keeper_signals_it_is_not_another_user_s_pro
     number: signal.Signals,
 ):
     (tmp_path / "start.json").write_text(json.dumps({"starts": [], "limit_s": 0, "grace_s": 0.1}))
-    keeper = run_job_keeper.Keeper(tmp_path)
+    keeper = run_job_shim.Keeper(tmp_path)
     mine = subprocess.Popen(["sleep", "1000"])
     try:
-        monkeypatch.setattr(run_job_keeper, "_below", looks_of([bystander.pid, mine.pid], [mine.pid]))
+        monkeypatch.setattr(run_job_shim, "_below", looks_of([bystander.pid, mine.pid], [mine.pid]))
         keeper._signal(number)
         assert mine.wait(30) == -number
         assert lives(bystander)
@@ -110,9 +110,9 @@ def test_a_keeper_of_a_file_that_is_another_process_by_now_is_not_told_to_stop(
     bystander: subprocess.Popen[bytes],
 ):
     pytest.importorskip("sonde._power", reason="the power stack is not built")
-    from sonde.power import run_bus
-    from sonde.power.jobs import Part, Spec, said
-    from sonde.power.run_job_manager import JobManager, Settings, boot
+    from sonde.power.jobs.jobs import Part, Spec, said
+    from sonde.power.jobs.run_job_manager import JobManager, Settings, boot
+    from sonde.power.stack import run_bus
 
     config, folder = place / "power.toml", place / "runs/j1"
     folder.mkdir(parents=True)

@@ -20,10 +20,11 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from power_cluster import Cluster, pytestmark
 from power_daemons import DAEMON, Daemon, until
 from sonde.core.errors import UsageError
-from sonde.power import jobs, proof, run_bus, run_jobs_bus
-from sonde.power.jobs import Part, Spec, said
-from sonde.power.run_bus import _power
-from sonde.power.run_job_manager import JobManager, Settings
+from sonde.power.jobs import jobs, proof, run_jobs_bus
+from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.run_job_manager import JobManager, Settings
+from sonde.power.stack import run_bus
+from sonde.power.stack.run_bus import _power
 
 assert pytestmark
 pytestmark = [
@@ -36,7 +37,8 @@ STRANGER = 65534
 ORDER = """
 import json, sys
 from sonde.core.errors import SondeError
-from sonde.power import jobs, run_bus, run_jobs_bus
+from sonde.power.jobs import jobs, run_jobs_bus
+from sonde.power.stack import run_bus
 config, body = sys.argv[1], json.loads(sys.argv[2])
 stack = run_bus.load(config)
 try:

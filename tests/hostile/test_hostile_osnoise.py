@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sonde.core import tracefs
-from sonde.io import run_tracefs
+from sonde.io.record import run_tracefs
 from sonde.noise.run_osnoise import EVENTS, Osnoise
 
 

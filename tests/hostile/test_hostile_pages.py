@@ -47,7 +47,7 @@ def test_addresses_are_those_of_the_code():
 
 
 def test_every_role_of_the_stack_stands_there():
-    from sonde.power.roles import ROLES
+    from sonde.power.stack.roles import ROLES
 
     said = {role for first in rows() for role in re.findall(r"`sonde power serve ([\w-]+)`", first)}
     assert said >= {str(role) for role in ROLES}

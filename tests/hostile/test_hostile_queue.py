@@ -13,11 +13,11 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
-from sonde.power import run_bus
-from sonde.power.jobs import Spec, said
-from sonde.power.queue import as_text
-from sonde.power.run_job_scheduler import NAME, Scheduler
-from sonde.power.run_jobs_store import Store
+from sonde.power.jobs.jobs import Spec, said
+from sonde.power.jobs.queue import as_text
+from sonde.power.jobs.run_job_scheduler import NAME, Scheduler
+from sonde.power.jobs.run_jobs_store import Store
+from sonde.power.stack import run_bus
 
 MIB = 1 << 20
 

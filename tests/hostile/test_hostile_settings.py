@@ -500,10 +500,10 @@ BY_NAME = {
     "src/sonde/core/netcdf.py": "HDF5's",
     "src/sonde/core/provenance.py": "_JOB_VARIABLES",
     "src/sonde/core/surroundings.py": "LISTS, SETTINGS and SWITCHED_OFF",
-    "src/sonde/io/hints.py": "ROMIO_HINTS, and what it sets",
-    "src/sonde/io/run_try.py": "ROMIO_HINTS",
-    "src/sonde/power/cli_jobs.py": "PASSED_ON, and what --env names",
-    "src/sonde/power/slurm_job.py": "SLURM_JOB_*_TIME",
+    "src/sonde/io/trace/hints.py": "ROMIO_HINTS, and what it sets",
+    "src/sonde/io/record/run_whatif.py": "ROMIO_HINTS",
+    "src/sonde/power/jobs/cli.py": "PASSED_ON, and what --env names",
+    "src/sonde/power/jobs/slurm_job.py": "SLURM_JOB_*_TIME",
     "native/core/shared_object.cpp": "SONDE_*_MODULES",
     "native/io/load/main.cpp": "ranks",
     "native/io/trace/start.cpp": "ranks",
@@ -563,7 +563,7 @@ def test_every_variable_that_is_read_is_listed():
 def test_names_that_stand_in_lists_are_listed():
     from sonde.core import provenance
     from sonde.core.launch import mpirun, process, start
-    from sonde.power.cli_jobs import PASSED_ON
+    from sonde.power.jobs.cli import PASSED_ON
 
     names = [*mpirun.RESOURCE_MANAGER, process.MARK, *start.TRANSPORT_VARIABLES, *provenance._JOB_VARIABLES]
     names += [f"{prefix}x" for prefix in start.MPI_PREFIXES]

@@ -13,8 +13,8 @@ import pytest
 from other_users import STRANGER, as_user, place, stranger, victim
 
 from sonde.core.owned_files import write_whole
-from sonde.power import run_state
-from sonde.power.run_job_keeper import kept
+from sonde.power.jobs.run_job_shim import kept
+from sonde.power.stack import run_state
 
 __all__ = ["place", "stranger", "victim"]
 pytestmark = pytest.mark.root

@@ -68,7 +68,7 @@ def table(to: Path) -> None:
 
 
 def trace(to: Path) -> None:
-    from sonde.io.cli_convert import _written
+    from sonde.io.cli_files import _written
 
     _written(iter([b"text"]), to)
 
@@ -190,7 +190,7 @@ def test_what_fails_leaves_nothing(place):
         yield b"half"
         raise OSError(28, "No space left on device")
 
-    from sonde.io.cli_convert import _written
+    from sonde.io.cli_files import _written
 
     with pytest.raises(EnvironmentFailure):
         _written(broken(), place / "a.csv")

@@ -26,8 +26,8 @@ from other_users import STRANGER, as_user, place, stranger, victim
 
 from sonde.core import seal
 from sonde.core.launch import remains
-from sonde.io.events import CLOCK, RECORD
-from sonde.io.layers import KINDS
+from sonde.io.maps.layers import KINDS
+from sonde.io.trace.events import CLOCK, RECORD
 
 __all__ = ["place", "stranger", "victim"]
 pytestmark = pytest.mark.root
@@ -298,7 +298,7 @@ class TestWhatARunLeftElsewhere:
 
     def test_a_folder_of_somebody_else_s_that_looks_like_a_killed_study_s_stays(self, place):
         """A study removes what studies left beside its files that were killed, by their names."""
-        from sonde.io import run_limits
+        from sonde.io.study import run_limits
 
         place.chmod(0o1777)
         folder = place / f".sonde-study-{socket.gethostname()}-{2**22 + 1}-abc"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sonde as library
-from sonde.io.run_tracefs import PLACES
+from sonde.io.record.run_tracefs import PLACES
 from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 

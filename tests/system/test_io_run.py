@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import sonde as library
-from sonde.io.layers import KINDS
+from sonde.io.maps.layers import KINDS
 from sonde_shell import PROGRAM, Shell, finish
 from watching import wait_for
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from sonde.core.launch.mpirun import Mpi, Mpirun
-from sonde.io.ior_output import parse
+from sonde.io.study.ior_output import parse
 from sonde_shell import PROGRAM, Ran, Shell, finish
 from watching import wait_for
 

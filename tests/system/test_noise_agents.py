@@ -100,7 +100,7 @@ class Heard:
     """What an agent publishes on the bus in its folder."""
 
     def __init__(self, folder: Path, topic: str) -> None:
-        from sonde.power import run_bus  # of a build without power there is no agent that publishes
+        from sonde.power.stack import run_bus
 
         self.bus = run_bus.open_bus(run_bus.load(folder / "power.toml"), "listener")
         self.reader = run_bus.reader(self.bus, topic)

@@ -12,14 +12,14 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.core.errors import SondeError
-from sonde.power import run_demo
+from sonde.power.demo import run
 
 PATIENCE_S = 60
 
 
 def built() -> bool:
     try:
-        return set(run_demo.NATIVE_ROLES) <= set(run_demo.roles())
+        return set(run.NATIVE_ROLES) <= set(run.roles())
     except SondeError:
         return False
 

@@ -19,7 +19,7 @@ import sonde._power as _power
 from sonde.bus.keys import ROLES
 from sonde.core.errors import UsageError
 from sonde.core.launch import libexec
-from sonde.power.policy import policies
+from sonde.power.recording.policy import policies
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/power-config.md").read_text()
@@ -83,7 +83,7 @@ def test_errors_of_the_page_are_those_that_there_are():
 
 
 def test_the_idl_of_the_messages_is_that_of_the_package():
-    own = (ROOT / "src/sonde/power/power.idl").read_text()
+    own = (ROOT / "src/sonde/power/stack/power.idl").read_text()
     names = re.compile(r"\b(?:struct|enum)\s+(\w+)")
     assert sorted(names.findall(own)) == sorted(names.findall(_power.idl()))
 

@@ -22,7 +22,7 @@ import sonde._power as _power
 
 import sonde.bus.client as bus
 from power_daemons import DAEMON, Daemon, Rapl, make_bus, powerd, until
-from sonde.power import run_bus
+from sonde.power.stack import run_bus
 from sonde_shell import Typed
 
 ROLES = json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"]

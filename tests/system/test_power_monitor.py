@@ -22,7 +22,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 import power_stand_in as stand_in
 from claimed import a_domain
 from power_daemons import until
-from sonde.power import run_history
+from sonde.power.monitor import run_history
 from sonde_shell import PROGRAM
 
 PATIENCE_S = 60  # a shared machine; nothing is timed
@@ -284,8 +284,8 @@ def test_a_recording_is_judged_shown_and_replayed(running, sonde, typed):
 
 
 def test_orders_reach_who_leads_and_say_how_long_it_took(tmp_path, sonde):
-    from sonde.power.run_bus import load, open_bus
-    from sonde.power.telemetry import SERVICES
+    from sonde.power.stack.run_bus import load, open_bus
+    from sonde.power.stack.telemetry import SERVICES
 
     config = stand_in.folder_of(tmp_path, a_domain())
     asked = []

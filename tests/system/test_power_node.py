@@ -29,7 +29,7 @@ from sonde._bus import caps
 import sonde.bus.client as bus
 from power_daemons import DAEMON, Rapl, make_bus, powerd, until
 from sonde.bus.errors import BusError, Refused
-from sonde.power.run_job_manager import began
+from sonde.power.jobs.run_job_manager import began
 
 OVER = [name for name in ("cyclonedds", "fastdds") if name in bus.implementations()]
 ANSWERED_S = 20.0  # at most; it is no measure of anything

@@ -18,9 +18,11 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from power_cluster import SONDE, Cluster, pytestmark
 from power_daemons import until
 from sonde.core.errors import EnvironmentFailure, UsageError
-from sonde.power import jobs, proof, run_bus, run_jobs_bus, run_workflow_bus
-from sonde.power.jobs import Spec, said
-from sonde.power.run_bus import _power
+from sonde.power.jobs import jobs, proof, run_jobs_bus
+from sonde.power.jobs.jobs import Spec, said
+from sonde.power.stack import run_bus
+from sonde.power.stack.run_bus import _power
+from sonde.power.workflows import run_workflow_bus
 from sonde_shell import Typed
 
 assert pytestmark

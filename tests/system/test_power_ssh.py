@@ -18,9 +18,9 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from mqtt_broker import free_port
 from power_daemons import until
-from sonde.power import run_bus
-from sonde.power.jobs import Part, Spec, said
-from sonde.power.run_job_manager import JobManager, Settings, began
+from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.run_job_manager import JobManager, Settings, began
+from sonde.power.stack import run_bus
 
 SERVER = shutil.which("dropbear", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@
 
 namespace sonde::io {
 
-/// I/O past the functions that are traced; counted once a process. As src/sonde/io/run_close.py knows it.
+/// I/O past the functions that are traced; counted once a process. As src/sonde/io/trace/run_close.py knows it.
 enum class Unseen : unsigned {
   own_namespace,    ///< dlmopen: libraries with a C library of their own
   io_uring,         ///< requests that the kernel takes from memory
@@ -17,7 +17,7 @@ enum class Unseen : unsigned {
 };
 inline constexpr unsigned unseen_kinds = 8;
 
-/// Why a thread got no files, or a block did not go to its own. As src/sonde/io/run_close.py knows it.
+/// Why a thread got no files, or a block did not go to its own. As src/sonde/io/trace/run_close.py knows it.
 enum class Why : unsigned { full, filter, file_size, descriptors, disk, other, streams };
 inline constexpr unsigned whys = 8;
 

@@ -13,7 +13,7 @@ namespace sonde::power {
 
 /// All types of messages.hpp that are samples, requests or replies.
 std::vector<bus::TypePtr> message_types();
-/// Those and what they need, as IDL: what src/sonde/power/power.idl is.
+/// Those and what they need, as IDL: what src/sonde/power/stack/power.idl is.
 std::string idl();
 
 /// The profile of the configuration's file, or loopback and domain 0 where it names none, with the stack's types and

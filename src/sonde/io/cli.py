@@ -11,12 +11,12 @@ import click
 from sonde.core.errors import Exit, SondeError, UsageError, Warning
 from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome
+from sonde.io.maps.cli_options import LAYERS, MAPS, chosen
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.io import run_trace
-    from sonde.io.layers import Layer
+    from sonde.io.record import run_trace
 
 
 @click.group()
@@ -26,26 +26,12 @@ def group() -> None:
 
 # Commands that have a module of their own: (module, command).
 ELSEWHERE: tuple[tuple[str, str], ...] = (
-    ("cli_convert", "convert"),
-    ("cli_join", "join"),
-    ("cli_layers", "layers"),
-    ("cli_predict", "predict"),
-    ("cli_study", "study"),
+    ("cli_files", "convert"),
+    ("cli_files", "join"),
+    ("maps.cli", "layers"),
+    ("predict.cli", "predict"),
+    ("study.cli", "study"),
 )
-
-
-class Names(HouseType):
-    """Names of layers: "mpiio,posix". Value: tuple of str."""
-
-    name, allowed = "names", "names of layers, comma-separated"
-
-    def read(self, text: str) -> tuple[str, ...]:
-        names = tuple(part.strip() for part in text.split(",") if part.strip())
-        if not names:
-            raise UsageError(
-                "io.no_such_layer", "it names no layer", "as mpiio,posix; 'sonde io layers list' tells of all"
-            )
-        return names
 
 
 class Bytes(HouseType):
@@ -73,26 +59,6 @@ class Processes(HouseType):
                 "io.no_process", f"'{text}' does not name processes", "by number, as --attach 4711,4712"
             )
         return tuple(map(int, numbers))
-
-
-LAYERS = click.option(
-    "--layers", "names", type=Names(), metavar="NAMES", help="Trace these layers: mpiio,posix."
-)
-MAPS = click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    help="A layer map of your own; may be repeated.",
-)
-
-
-def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool = False) -> list[Layer]:
-    """The layers of a command."""
-    from sonde.io import run_maps
-
-    return run_maps.chosen(names or (), maps, kernel)
 
 
 @group.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -177,7 +143,7 @@ def run(
     """
     from sonde.core import hostlist
     from sonde.core.launch.start import output_path
-    from sonde.io import run_trace
+    from sonde.io.record import run_trace
 
     if command and command[0].startswith("-"):  # click leaves what it does not know to the command
         raise click.NoSuchOption(command[0], ctx=click.get_current_context())
@@ -264,13 +230,14 @@ def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -
     """Adds what came of trying what the findings suggest."""
     import sonde
     from sonde.core import seal
-    from sonde.io import run_try, tries, try_words
+    from sonde.io.record import run_whatif
+    from sonde.io.trace import whatif, whatif_verdict
 
     with sonde.open(path) as tree:
         summary = tree["summary"].to_dataset().load()
-    result = run_try.try_all(request, summary, pairs, settings().say)
-    try_words.tell(result, outcome)
-    found = tries.written(result)
+    result = run_whatif.try_all(request, summary, pairs, settings().say)
+    whatif_verdict.tell(result, outcome)
+    found = whatif.written(result)
     try:
         seal.add_variables(path, {"raw": found, "summary": found})
     except SondeError as error:  # the trace itself is saved
@@ -310,11 +277,11 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
     """
     import sonde
     from sonde.core import dataset
-    from sonde.io import compare
+    from sonde.io.trace import compare
 
     with sonde.open(a) as first, sonde.open(b) as second:
         if first.attrs.get("kind") == second.attrs.get("kind") == "study":
-            from sonde.io import study_compare
+            from sonde.io.study import compare as study_compare
 
             machines = dataset.attrs(first), dataset.attrs(second)
             pair = [dataset.summary_of(tree, "io", path) for tree, path in ((first, a), (second, b))]
@@ -342,55 +309,56 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
     """What a dataset says of itself. every: without leaving rows out."""
     import sonde
     from sonde.core import dataset
-    from sonde.io import tries, try_words, words
-    from sonde.io.findings import findings
+    from sonde.io.trace import verdict as trace_verdict
+    from sonde.io.trace import whatif, whatif_verdict
+    from sonde.io.trace.findings import findings
 
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "io", path)
         if tree.attrs.get("kind") == "study":
             return _told_of_study(tree, summary, path, verb)
-        elapsed_s = words.elapsed(tree)
-        tables = words.tables(summary, every)
+        elapsed_s = trace_verdict.elapsed(tree)
+        tables = trace_verdict.tables(summary, every)
         badly = int(tree.attrs.get("status", 0)) or not int(tree.attrs.get("complete", 1))
-        if badly and words.under_way(summary):
-            tables.append(words.under_way_table(summary, every))
+        if badly and trace_verdict.under_way(summary):
+            tables.append(trace_verdict.under_way_table(summary, every))
         outcome = Outcome(
             "io",
             verb,
-            words.sentence(summary, elapsed_s),
+            trace_verdict.sentence(summary, elapsed_s),
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
             findings=findings(summary),
             warnings=dataset.warnings_of(tree),
             values={
-                **words.values(summary),
+                **trace_verdict.values(summary),
                 "stop_reason": str(tree.attrs.get("stop_reason", "unknown")),
                 "elapsed_s": elapsed_s,
             },
             tables=tables,
-            sound=not words.dropped(summary),
+            sound=not trace_verdict.dropped(summary),
         )
-        if result := tries.read(summary):
-            try_words.tell(result, outcome)
+        if result := whatif.read(summary):
+            whatif_verdict.tell(result, outcome)
         return outcome
 
 
 def _told_of_study(tree: xr.DataTree, summary: xr.Dataset, path: Path, verb: str) -> Outcome:
     from sonde.core import dataset
-    from sonde.io import study_words
+    from sonde.io.study import verdict as study_verdict
 
     return Outcome(
         "io",
         verb,
-        study_words.sentence(summary),
+        study_verdict.sentence(summary),
         schema=str(tree.attrs["schema"]),
         dataset=str(path),
         complete=bool(tree.attrs.get("complete", 1)),
-        warnings=[*dataset.warnings_of(tree), *study_words.warnings(summary)],
-        values=study_words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
-        tables=study_words.tables(summary),
-        sound=study_words.sound(summary),
+        warnings=[*dataset.warnings_of(tree), *study_verdict.warnings(summary)],
+        values=study_verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
+        tables=study_verdict.tables(summary),
+        sound=study_verdict.sound(summary),
     )
 
 

@@ -29,17 +29,17 @@ class IoRoom(Room):
     silent = frozenset(("study", "rounds", "traced", "status", "max_trace", "began_utc_ns"))
 
     def schema(self) -> RoomSchema:
-        from sonde.io.schema import SCHEMA
+        from sonde.io.kinds import SCHEMA
 
         return SCHEMA
 
     def section(self, tree: xr.DataTree, dataset: str) -> Section:
-        from sonde.io.figures import section
+        from sonde.io.kinds import section
 
         return section(tree, dataset)
 
     def survey_entry(self) -> SurveyEntry:
-        from sonde.io.run_survey import IoSurvey
+        from sonde.io.study.run_survey import IoSurvey
 
         return IoSurvey()
 

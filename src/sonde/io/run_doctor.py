@@ -19,7 +19,7 @@ MACHINE = "x86_64"
 @check("io", "Tracer", "Parallel I/O", 30)
 def io(here: Here) -> Answer:
     """Traces a program."""
-    from sonde.io import run_trace
+    from sonde.io.record import run_trace
 
     values: dict[str, Any] = {"built": False, "works": False}
     if platform.machine() != MACHINE:
@@ -41,7 +41,8 @@ def io(here: Here) -> Answer:
 def _traced() -> int:
     """Calls that the tracer saw of a program that reads a file."""
     import sonde
-    from sonde.io import run_maps, run_trace
+    from sonde.io.maps import run_maps
+    from sonde.io.record import run_trace
 
     with tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder, open(os.devnull, "wb") as nothing:
         request = run_trace.Request(
@@ -60,7 +61,7 @@ def _traced() -> int:
 @check("iokernel", "Kernel, uprobes", "Parallel I/O", 30)
 def iokernel(here: Here) -> Answer:
     """Watches a program begin, by a uprobe, as root. Both are an extra: without them nothing is amiss."""
-    from sonde.io import run_watch
+    from sonde.io.record import run_watch
 
     root = os.geteuid() == 0
     values: dict[str, Any] = {"root": root, "kernel": False, "uprobes": False, "tracefs": None, "left": []}
@@ -98,7 +99,7 @@ def iokernel(here: Here) -> Answer:
 @check("iostack", "MPI-IO", "Parallel I/O", 30)
 def iostack(here: Here) -> Answer:
     """What of MPI-IO and the layers below it the libraries here export: all that the tracer can see of them."""
-    from sonde.io import run_exports, run_maps
+    from sonde.io.maps import run_exports, run_maps
 
     layers = [layer for layer in run_maps.chosen((), (), False) if layer.name in ("mpiio", *BELOW)]
     try:

@@ -11,9 +11,15 @@ import click
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.options import common
 from sonde.core.outcome import Outcome
-from sonde.power import cli_jobs, cli_live, cli_run, cli_slurm, cli_whatif, cli_workflow
 from sonde.power.cli_options import CONFIG
-from sonde.power.roles import NATIVE, ROLES, check, module_of
+from sonde.power.demo import cli as demo
+from sonde.power.jobs import cli as jobs
+from sonde.power.jobs import cli_slurm
+from sonde.power.monitor import cli as monitor
+from sonde.power.recording import cli as recording
+from sonde.power.recording import cli_whatif
+from sonde.power.stack.roles import NATIVE, ROLES, check, module_of
+from sonde.power.workflows import cli as workflows
 
 
 @click.group()
@@ -76,7 +82,7 @@ def serve(
                 f"{program} cannot be started: {error.strerror}",
                 "'sonde doctor' says what to install; then 'make setup' builds it",
             ) from None
-    from sonde.power.run_bus import load
+    from sonde.power.stack.run_bus import load
 
     stack = load(config_path)
     try:
@@ -90,6 +96,9 @@ def serve(
     return Outcome("power", "serve", stream=module.serve(stack, name, with_parent), meant=True)
 
 
-for module in (cli_jobs, cli_live, cli_run, cli_slurm, cli_whatif, cli_workflow):
+for module in (
+    *(jobs, monitor, recording, demo),
+    *(cli_slurm, cli_whatif, workflows),
+):
     for command in module.COMMANDS:
         group.add_command(command)

@@ -28,17 +28,17 @@ class PowerRoom(Room):
     asks = ("power", "bus")
 
     def schema(self) -> RoomSchema:
-        from sonde.power.schema import SCHEMA
+        from sonde.power.recording.schema import SCHEMA
 
         return SCHEMA
 
     def section(self, tree: xr.DataTree, dataset: str) -> Section:
-        from sonde.power.figures import section
+        from sonde.power.recording.figures import section
 
         return section(tree, dataset)
 
     def survey_entry(self) -> SurveyEntry:
-        from sonde.power.run_survey import PowerSurvey
+        from sonde.power.demo.run_survey import PowerSurvey
 
         return PowerSurvey()
 

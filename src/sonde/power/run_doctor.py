@@ -14,11 +14,11 @@ WANTED = ("node-manager", "system-manager", "mqtt-bridge")
 @check("power", "Power stack", "Power", 30)
 def power(here: Here) -> Answer:
     """Asks sonde-powerd what it can be, and which hardware it was built for."""
-    from sonde.power import run_demo
+    from sonde.power.demo import run
 
     values: dict[str, Any] = {"built": False, "works": False, "roles": [], "hardware": []}
     try:
-        program = run_demo.program()
+        program = run.program()
     except SondeError:
         need = Need("power", "libtomlplusplus-dev (Debian's name), then 'make setup'")
         return Answer("not built: toml++ was not there", NONE, values, [need])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import io_traces
 from io_traces import KIB, LAYERS, US, Call
-from sonde.io.analyse import analyse
-from sonde.io.predict import Trace
+from sonde.io.predict.replay import Trace
+from sonde.io.trace.analyse import analyse
 
 STACK = {**{name: LAYERS[name] for name in ("hdf5", "mpiio", "romio")}, "ompio": "OMPIO", **LAYERS}
 FILE = "/scratch/out"

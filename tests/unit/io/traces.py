@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from sonde.core import seal
-from sonde.io.events import CLOCK, NOTE, RECORD, UNKNOWN
-from sonde.io.layers import KINDS
-from sonde.io.schema import NAME, SCHEMA
+from sonde.io.kinds import SCHEMA
+from sonde.io.maps.layers import KINDS
+from sonde.io.trace.events import CLOCK, NOTE, RECORD, UNKNOWN
+from sonde.io.trace.schema import NAME
 
 FIELDS = [["begin", "<u8", []], ["end", "<u8", []], ["size", "<u8", []], ["offset", "<u8", []], ["file", "<u4", []],
           ["function", "<u2", []], ["depth", "|u1", []], ["flags", "|u1", []]]  # fmt: skip

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sonde.core import seal
-from sonde.power.run_record import Recorder
-from sonde.power.schema import NAME, SCHEMA
-from sonde.power.telemetry import ClusterSample, JobSample, NodeSample
+from sonde.power.recording.run_record import Recorder
+from sonde.power.recording.schema import NAME, SCHEMA
+from sonde.power.stack.telemetry import ClusterSample, JobSample, NodeSample
 
 S = 1_000_000_000
 

@@ -478,10 +478,10 @@ class TestRooms:
     ):
         monkeypatch.setattr(Call, "start", lambda self, program: None)
         for module, name in (
-            ("sonde.io.run_trace", "library"),
+            ("sonde.io.record.run_trace", "library"),
             ("sonde.store.run", "program"),
             ("sonde.bus.run_probe", "program"),
-            ("sonde.power.run_demo", "program"),
+            ("sonde.power.demo.run", "program"),
         ):
             monkeypatch.setattr(f"{module}.{name}", lambda: None)
         call = Call("lab", tmp_path, "auto", None, 2, 1, (), 0.0, 0.0, lambda *_: NullProgress())

@@ -9,7 +9,7 @@ using namespace sonde;
 using namespace sonde::power;
 
 TEST_CASE("power messages: power.idl is what messages.hpp describes") {
-  const auto file = bus::load_idl(SONDE_TEST_DATA "/../../src/sonde/power/power.idl");
+  const auto file = bus::load_idl(SONDE_TEST_DATA "/../../src/sonde/power/stack/power.idl");
   REQUIRE_MESSAGE(file, (file ? "" : file.error().what));
   const auto own = bus::parse_idl(idl());
   REQUIRE_MESSAGE(own, (own ? "" : own.error().what));

@@ -1,0 +1,88 @@
+"""The two kinds of datasets of io/1, traces and studies: the root attribute `kind` says which one a dataset is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.errors import Finding, Warning
+from sonde.core.seal import Layout, read_run
+from sonde.core.section import Section
+from sonde.io.trace.schema import TraceSchema
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+    from sonde.core.deadline import Deadline
+    from sonde.core.described import Tables
+    from sonde.io.study.schema import StudySchema
+
+
+class IoSchema:
+    """RoomSchema of io/1: of a trace, or of a study, which the plan's and the dataset's `kind` says."""
+
+    room = "io"
+    version = 1
+
+    def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+        """Only traces have files that nobody closed."""
+        if read_run(folder).plan.get("kind") == "study":
+            return {}, []
+        return TraceSchema().close(folder, ended)
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
+        return _kind(plan).layout(plan, files, part)
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        return _kind(plan).place(plan, layout, file, part)
+
+    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
+        return _kind(raw.attrs).analyse(raw, deadline)
+
+    def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+        """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
+        return [("cell", "direction")] if tree.attrs.get("kind") == "study" else []
+
+    def tables(self, tree: xr.DataTree) -> Tables:
+        """As its kind declares them."""
+        return _kind(tree.attrs).tables(tree)
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one."""
+        return _kind(tree.attrs).validate(tree)
+
+
+def _kind(attrs: Mapping[Any, Any]) -> TraceSchema | StudySchema:
+    if attrs.get("kind") == "study":
+        from sonde.io.study.schema import StudySchema
+
+        return StudySchema()
+    return TraceSchema()
+
+
+SCHEMA = IoSchema()
+
+
+def section(tree: xr.DataTree, dataset: str) -> Section:
+    """A dataset's section of a report. dataset: the file's name, for commands to copy.
+
+    Raises
+    ------
+    DataError  core.no_summary.
+    """
+    if tree.attrs.get("kind") == "study":
+        from sonde.io.study import figures as study
+
+        return study.section(tree, dataset)
+    from sonde.io.trace import figures as trace
+
+    return trace.section(tree, dataset)

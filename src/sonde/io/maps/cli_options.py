@@ -1,0 +1,46 @@
+"""Options that say which layers a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sonde.core.errors import UsageError
+from sonde.core.options import HouseType
+from sonde.io.maps.layers import Layer
+
+
+class Names(HouseType):
+    """Names of layers: "mpiio,posix". Value: tuple of str."""
+
+    name, allowed = "names", "names of layers, comma-separated"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not names:
+            raise UsageError(
+                "io.no_such_layer", "it names no layer", "as mpiio,posix; 'sonde io layers list' tells of all"
+            )
+        return names
+
+
+LAYERS = click.option(
+    "--layers", "names", type=Names(), metavar="NAMES", help="Trace these layers: mpiio,posix."
+)
+
+MAPS = click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="A layer map of your own; may be repeated.",
+)
+
+
+def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool = False) -> list[Layer]:
+    """The layers of a command."""
+    from sonde.io.maps import run_maps
+
+    return run_maps.chosen(names or (), maps, kernel)

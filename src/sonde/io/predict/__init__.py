@@ -1,0 +1,1 @@
+"""What a traced program would take under other conditions."""

@@ -1,0 +1,121 @@
+"""sonde io predict: a traced run, replayed with what calls cost on another configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sonde.core.errors import UsageError
+from sonde.core.options import common
+from sonde.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.io.predict.replay import Trace
+
+
+class _Several(click.Command):
+    """Takes several files behind one --on, as a shell's pattern gives them: --on y*.nc."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words: list[str] = []
+        within = first = False
+        for word in args:
+            if word.startswith("-"):
+                within = first = word == "--on"
+            elif within and not first:
+                words.append("--on")
+            elif within:
+                first = False
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=_Several)
+@common()
+@click.argument("file", metavar="A.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--on",
+    "on",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="Y.nc...",
+    help="Traces of the other configuration: what calls cost there.",
+)
+@click.option(
+    "--at",
+    metavar="LAYER",
+    help="Replay calls where they enter this layer.  [default: the topmost that both call]",
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="C.nc",
+    help="A run of A's program there: the model beside what was measured.",
+)
+def predict(file: Path, on: tuple[Path, ...], at: str | None, against: Path | None) -> Outcome:
+    """What a traced run would take on another configuration, by layer: a model.
+
+    A.nc is a run of your program here, Y.nc a trace of something cheap there that calls the same functions, with sizes
+    around those of A. Each call of A is given the time that such calls took there; what A did above that layer is kept,
+    and ranks wait for each other anew.
+
+    \b
+    sonde io run -o y.nc -- mpirun -n 4 sonde-ioload -a MPIIO -c -t 64k -b 8m
+    sonde io predict a.nc --on y.nc
+    """
+    from contextlib import ExitStack
+
+    import sonde
+    from sonde.core import dataset
+    from sonde.io.predict import replay as model
+    from sonde.io.predict import verdict as words
+
+    if file.resolve() in [one.resolve() for one in on] and against is None and len(on) == 1:
+        raise UsageError(
+            "io.same_trace",
+            f"{file} is to be replayed on itself",
+            "give a trace of another configuration with --on, or --against to see what the model makes of its own",
+        )
+    with ExitStack() as opened:
+        trees = {path: opened.enter_context(sonde.open(path)) for path in dict.fromkeys((file, *on))}
+        if against is not None:
+            trees.setdefault(against, opened.enter_context(sonde.open(against)))
+        traces = {path: _trace(tree, path) for path, tree in trees.items()}
+        held = traces[against] if against is not None else None
+        found = model.predict(traces[file], [traces[path] for path in dict.fromkeys(on)], at, held)
+        told = [warning for tree in trees.values() for warning in dataset.warnings_of(tree)]
+        if held is not None:
+            told += words.other_program(traces[file].summary, held.summary, found.at)
+        return Outcome(
+            "io",
+            "predict",
+            words.sentence(found, str(file), [str(path) for path in dict.fromkeys(on)]),
+            schema=str(trees[file].attrs["schema"]),
+            dataset=str(file),
+            findings=words.findings(found, str(file)),
+            warnings=list(dict.fromkeys([*words.warnings(found, str(file)), *told])),
+            values=words.values(found)
+            | {"on": list(map(str, on)), "against": str(against) if against else None},
+            tables=words.tables(found),
+        )
+
+
+def _trace(tree: xr.DataTree, path: Path) -> Trace:
+    """A trace's events and what was summed of them.
+
+    Raises
+    ------
+    UsageError  io.no_events.
+    """
+    from sonde.core import dataset
+    from sonde.io.predict.replay import Trace
+
+    dataset.expect_room(tree, "io")
+    if "raw" not in tree.children or "begin" not in tree["raw"].variables:
+        raise UsageError("io.no_events", f"{path} holds no events", "give traces of 'sonde io run'")
+    return Trace(str(path), tree["raw"].to_dataset(), dataset.summary_of(tree, "io", path))

@@ -1,0 +1,156 @@
+"""`sonde io run --try`: the command again with what its findings suggest, interleaved with the command as it is."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sonde.core.errors import EnvironmentFailure, Interrupted
+from sonde.io.record import run_trace
+from sonde.io.study.analyse import TOPS
+from sonde.io.trace import hints
+from sonde.io.trace.findings import findings
+from sonde.io.trace.hints import Trial, Untried
+from sonde.io.trace.whatif import HINTS, Result, Seen, Tried
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MOST_TRIALS = 3  # of the findings with the largest shares
+
+
+def middle_of(summary: xr.Dataset) -> str:
+    """Which layer is under MPI-IO in a trace: "romio", "ompio", or "" where neither was called."""
+    names = [str(name) for name in summary["layer_name"].values]
+    calls, layer_of = summary["calls"].values.sum(axis=0), summary["function_layer"].values
+    return next(
+        (name for name in ("romio", "ompio") if name in names and calls[layer_of == names.index(name)].any()),
+        "",
+    )
+
+
+def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
+    """The variables that give a command a trial's hint; a file of hints is made in `folder`.
+
+    Hints that the user's own file has stay, but those that are tried.
+    """
+    if not trial.hints:
+        return dict(trial.variables)
+    own = os.environ.get(hints.VARIABLE)
+    text = ""
+    if own:
+        try:
+            text = Path(own).read_text("utf-8", "replace")
+        except OSError:
+            text = ""  # ROMIO finds none either
+    path = folder / f"{HINTS}{number}"
+    path.write_text(hints.merged(text, dict(trial.hints)))
+    return {hints.VARIABLE: str(path)}
+
+
+def try_all(
+    request: run_trace.Request, summary: xr.Dataset, pairs: int, say: Callable[[str], None]
+) -> Result:
+    """Tries what a trace's findings suggest.
+
+    Each round runs the command once as it is and once with each hint, in a drawn order, all of them traced: how long it
+    was in I/O, whether the hint reached the MPI, and what became of the finding is seen in the traces. The command must
+    be one that can be repeated; what it prints is not shown again.
+
+    Raises
+    ------
+    UsageError, EnvironmentFailure  as `run_trace.trace`.
+    """
+    found = findings(summary)
+    trials, untried = hints.trials(found, middle_of(summary))
+    tried = [Tried(trial) for trial in trials[:MOST_TRIALS]]
+    untried += [Untried(trial.code, f"{MOST_TRIALS} others were tried") for trial in trials[MOST_TRIALS:]]
+    result = Result(tried, untried)
+    if not tried:
+        return result
+    with tempfile.TemporaryDirectory(prefix="sonde-try-") as name:
+        folder = Path(name)
+        ways = [{}, *(variables_of(one.trial, folder, k) for k, one in enumerate(tried))]
+        for number in range(pairs):
+            began = time.monotonic()
+            seen: list[Seen | None] = [None] * len(ways)
+            for k in np.random.default_rng([0x7472, number]).permutation(len(ways)).tolist():
+                if k and tried[k - 1].failed:
+                    continue
+                seen[k], status, interrupted = _once(request, ways[k], folder)
+                if interrupted:
+                    result.interrupted = True
+                    return result  # half a round is no pair
+                if status and not k:
+                    for one in tried:
+                        one.failed = (
+                            f"the command itself ended with exit status {status} when it was repeated"
+                        )
+                    return result
+                if status:
+                    tried[k - 1].failed = f"with it the command ends with exit status {status}"
+            for one, now in zip(tried, seen[1:]):
+                if now is not None and seen[0] is not None:
+                    one.add(seen[0], now)
+            if not number:
+                left_s = (pairs - 1) * (time.monotonic() - began)
+                say(
+                    f"trying {len(tried)} hint{'s' * (len(tried) > 1)} in {pairs} rounds: about {left_s:.0f} s more"
+                )
+    return result
+
+
+def _once(request: run_trace.Request, way: Mapping[str, str], folder: Path) -> tuple[Seen | None, int, bool]:
+    """One run of the command with variables: what its trace says, its status, whether it was interrupted."""
+    import sonde
+
+    again = replace(
+        request,
+        command=run_trace.with_variables(request, way),
+        ranks=0,
+        out=folder / "again.nc",
+        env=way,
+        attrs={},
+    )
+    try:
+        with open(os.devnull, "wb") as nothing:
+            done = run_trace.trace(again, nothing, errors=nothing)
+    except EnvironmentFailure as error:
+        if error.code != "io.nothing_traced":
+            raise
+        return None, 1, False
+    except Interrupted:
+        return None, 130, True
+    if done.status or done.asked:
+        return None, done.status, done.asked
+    with sonde.open(done.file.path) as tree:
+        summary = tree["summary"].to_dataset().load()
+    read = summary["file_requests"].values.sum(axis=(1, 2)).tolist()
+    paths = {str(path) for path, requests in zip(summary["path"].values, read) if requests}
+    return (
+        Seen(
+            io_time(summary),
+            done.length_s,
+            {(one.code, hints.direction_of(one)) for one in findings(summary)},
+            paths,
+        ),
+        0,
+        False,
+    )
+
+
+def io_time(summary: xr.Dataset) -> float:
+    """Time in I/O of the rank that spent most, s: in the highest layer of I/O that was called, and below it."""
+    names = [str(name) for name in summary["layer_name"].values]
+    calls, layer_of = summary["calls"].values.sum(axis=0), summary["function_layer"].values
+    for name in (*TOPS, "posix"):
+        if name in names and calls[layer_of == names.index(name)].any():
+            return float(summary["layer_time"].values[:, names.index(name)].max())
+    return float("nan")

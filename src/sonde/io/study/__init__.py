@@ -1,0 +1,1 @@
+"""Studies: I/O benchmarks over clusters, hints and places."""

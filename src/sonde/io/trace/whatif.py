@@ -1,0 +1,210 @@
+"""What came of trying hints, and how a dataset keeps it: beside the trace that suggested them. Pure.
+
+In /raw are the times of each round, and /summary has a copy; what they say is worked out when it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.described import Described
+from sonde.core.described import optional as _of
+from sonde.io.study.analyse import ratio_of_pairs
+from sonde.io.trace.hints import Trial, Untried
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+HINTS = "sonde-hints-"  # begins the names of files of hints
+_UNKNOWN = -1
+
+_TRIAL, _ROUND, _UNTRIED = ("trial",), ("trial", "try_round"), ("untried",)
+RAW: dict[str, Described] = {
+    "try_code": _of(_TRIAL, "", "finding that suggested what was tried", "str"),
+    "try_direction": _of(
+        _TRIAL, "", "read or write, where the finding is of one of them; empty: of both", "str"
+    ),
+    "try_text": _of(_TRIAL, "", "what was tried, in words", "str"),
+    "try_hints": _of(_TRIAL, "", "hints given through the file of ROMIO_HINTS", "str"),
+    "try_variables": _of(_TRIAL, "", "environment variables given", "str"),
+    "try_failed": _of(_TRIAL, "", "why it was given up; empty: it was not", "str"),
+    "try_reached": _of(_TRIAL, "1", "whether a process read the file of hints; -1: there was none", "|i1"),
+    "try_gone": _of(_TRIAL, "1", "rounds in which the finding was not there with it", "<i8"),
+    "try_io": _of(_ROUND, "s", "time in I/O of the slowest rank, the command as it is"),
+    "try_io_with": _of(_ROUND, "s", "the same with what was tried"),
+    "try_whole": _of(_ROUND, "s", "time of the whole command as it is"),
+    "try_whole_with": _of(_ROUND, "s", "the same with what was tried"),
+    "untried_code": _of(_UNTRIED, "", "finding for which nothing can be tried", "str"),
+    "untried_why": _of(_UNTRIED, "", "why", "str"),
+}
+_TIMES = {
+    "try_io": "before",
+    "try_io_with": "after",
+    "try_whole": "whole_before",
+    "try_whole_with": "whole_after",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one run's trace says.
+
+    io_s: time in I/O. whole_s: of the command. found: code and direction of each finding. read: files.
+    """
+
+    io_s: float
+    whole_s: float
+    found: set[tuple[str, str]]
+    read: set[str]
+
+
+@dataclass
+class Tried:
+    """What came of one trial, round by round.
+
+    before, after: time in I/O as it is and with the hint, s; whole_before, whole_after: time of the whole command.
+    gone: rounds in which the finding was not there with the hint. reached: whether a process read the file of hints, in
+    any round; None where nothing was read, or there was none. failed: why it was given up, "" where it was not.
+    """
+
+    trial: Trial
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    whole_before: list[float] = field(default_factory=list)
+    whole_after: list[float] = field(default_factory=list)
+    gone: int = 0
+    reached: bool | None = None
+    failed: str = ""
+
+    def add(self, as_it_is: Seen, with_it: Seen) -> None:
+        """Takes a round."""
+        self.before.append(as_it_is.io_s)
+        self.after.append(with_it.io_s)
+        self.whole_before.append(as_it_is.whole_s)
+        self.whole_after.append(with_it.whole_s)
+        self.gone += (self.trial.code, self.trial.direction) not in with_it.found
+        if self.trial.hints:
+            read = any(PurePosixPath(path).name.startswith(HINTS) for path in with_it.read)
+            self.reached = bool(self.reached) or read
+
+    @property
+    def gain(self) -> tuple[float, float, float]:
+        """How many times as fast I/O is with it, and the 95 % interval."""
+        return ratio_of_pairs(np.array(self.after), np.array(self.before))
+
+    @property
+    def whole_gain(self) -> tuple[float, float, float]:
+        """The same of the whole command."""
+        return ratio_of_pairs(np.array(self.whole_after), np.array(self.whole_before))
+
+
+@dataclass
+class Result:
+    """All that was tried, and what could not be. interrupted: the user ended it."""
+
+    tried: list[Tried]
+    untried: list[Untried]
+    interrupted: bool = False
+
+
+def told(result: Result) -> list[dict[str, Any]]:
+    """The same as data."""
+
+    def number(value: float) -> float | None:
+        return value if value == value else None
+
+    def told_of(gain: tuple[float, float, float]) -> dict[str, Any]:
+        return {"gain": number(gain[0]), "ci95": [number(gain[1]), number(gain[2])]}
+
+    return [
+        {
+            "code": one.trial.code,
+            "direction": one.trial.direction or None,
+            "tried": one.trial.text,
+            "hints": dict(one.trial.hints),
+            "variables": dict(one.trial.variables),
+            "rounds": len(one.after),
+            "io": told_of(one.gain),
+            "whole": told_of(one.whole_gain),
+            "reached": one.reached,
+            "finding_gone_in": one.gone,
+            "failed": one.failed or None,
+        }
+        for one in result.tried
+    ] + [{"code": one.code, "tried": None, "why": one.why} for one in result.untried]
+
+
+def written(result: Result) -> xr.Dataset:
+    """The variables of RAW."""
+    import xarray as xr
+
+    tried, rounds = result.tried, max((len(one.after) for one in result.tried), default=0)
+    made: dict[str, Any] = {
+        "try_code": _texts(one.trial.code for one in tried),
+        "try_direction": _texts(one.trial.direction for one in tried),
+        "try_text": _texts(one.trial.text for one in tried),
+        "try_hints": _texts(_joined(one.trial.hints) for one in tried),
+        "try_variables": _texts(_joined(one.trial.variables) for one in tried),
+        "try_failed": _texts(one.failed for one in tried),
+        "try_reached": np.array([_UNKNOWN if one.reached is None else one.reached for one in tried], np.int8),
+        "try_gone": np.array([one.gone for one in tried], np.int64),
+        "untried_code": _texts(one.code for one in result.untried),
+        "untried_why": _texts(one.why for one in result.untried),
+    }
+    for name, key in _TIMES.items():
+        made[name] = np.full((len(tried), rounds), np.nan)
+        for k, one in enumerate(tried):
+            made[name][k, : len(one.after)] = getattr(one, key)
+    return xr.Dataset({name: (RAW[name].dims, values, RAW[name].attrs()) for name, values in made.items()})
+
+
+def read(summary: xr.Dataset) -> Result | None:
+    """What a dataset keeps of it; None where nothing was tried."""
+    if "try_code" not in summary:
+        return None
+    values = {name: summary[name].values for name in RAW}
+    tried = []
+    for k, code in enumerate(values["try_code"].tolist()):
+        # A round has both times of the command, whatever is known of its I/O.
+        rounds = int(np.isfinite(values["try_whole_with"][k]).sum())
+        times = {key: values[name][k, :rounds].tolist() for name, key in _TIMES.items()}
+        reached = int(values["try_reached"][k])
+        trial = Trial(
+            str(code),
+            str(values["try_text"][k]),
+            _split(str(values["try_hints"][k])),
+            _split(str(values["try_variables"][k])),
+            str(values["try_direction"][k]),
+        )
+        tried.append(
+            Tried(
+                trial,
+                **times,
+                gone=int(values["try_gone"][k]),
+                reached=None if reached == _UNKNOWN else bool(reached),
+                failed=str(values["try_failed"][k]),
+            )
+        )
+    pairs = zip(values["untried_code"].tolist(), values["untried_why"].tolist())
+    return Result(tried, [Untried(str(code), str(why)) for code, why in pairs])
+
+
+def _joined(pairs: Sequence[tuple[str, str]]) -> str:
+    return ",".join(f"{name}={value}" for name, value in pairs)
+
+
+def _split(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return tuple((name, value) for name, _, value in pairs)
+
+
+def _texts(values: Any) -> np.ndarray:
+    listed = list(values)
+    out = np.empty(len(listed), object)
+    out[:] = listed
+    return out

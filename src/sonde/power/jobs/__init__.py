@@ -1,0 +1,1 @@
+"""Jobs under a power budget: queue, schedule, resources, starting, steering, Slurm."""

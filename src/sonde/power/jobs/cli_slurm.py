@@ -1,0 +1,122 @@
+"""sonde power slurm: what Slurm's prolog and epilog call."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.core.errors import UsageError, Warning
+from sonde.core.options import DURATION, common
+from sonde.core.outcome import Outcome
+from sonde.core.units import format_power
+from sonde.power.cli_options import CONFIG, Power
+
+WITHIN = click.option(
+    "--within",
+    "within_s",
+    type=DURATION,
+    default="5s",
+    show_default=True,
+    metavar="TIME",
+    help="How long the system manager may take.",
+)
+
+
+@click.group()
+def slurm() -> None:
+    """Tell the system manager which jobs Slurm starts and ends: for PrologSlurmctld and EpilogSlurmctld."""
+
+
+@slurm.command()
+@common(own_config=True)
+@CONFIG
+@click.option(
+    "--power", "power_w", type=Power(), metavar="POWER", help="Of each node, where no comment says it."
+)
+@click.option(
+    "--guaranteed", "guaranteed_w", type=Power(), metavar="POWER", help="The same of what is guaranteed."
+)
+@WITHIN
+def prolog(config_path: Path, power_w: float | None, guaranteed_w: float | None, within_s: float) -> Outcome:
+    """Say that a job of Slurm begins: its nodes, and its power by its comment or by --power.
+
+    It reads the environment that Slurm gives PrologSlurmctld.
+
+    \b
+    sbatch --comment='power=350W guaranteed=250W' job.sh
+    sonde power slurm prolog --config /etc/sonde/power.toml --power 300W
+    """
+    from sonde.power.jobs import slurm_job
+    from sonde.power.stack import run_bus
+
+    job = slurm_job.job_of(os.environ)
+    stack = run_bus.load(config_path)
+    wish, wrong = slurm_job.wish_of(job.comment, slurm_job.Wish(power_w or 0.0, guaranteed_w or 0.0))
+    order = slurm_job.command(job, wish, [node.name for node in stack.nodes])
+    warnings = [
+        Warning("power.bad_comment", what, "--comment='power=350W guaranteed=250W'") for what in wrong
+    ]
+    if order is None:
+        said = f"{job.job} has no node of the power stack: nothing is to be told"
+        return Outcome(
+            "power", "slurm prolog", said, values={"job": job.job, "told": False}, warnings=warnings
+        )
+    _tell(stack, order, within_s)
+    nodes = order["nodes"]
+    assert isinstance(nodes, list)
+    power = f"would draw {format_power(wish.demand_w)}" if wish.demand_w else "did not say what it draws"
+    text = f"{job.job} of {job.user or 'nobody'} begins on {len(nodes)} nodes, and {power} on each"
+    values = {"job": job.job, "told": True, "nodes": nodes, "demand_w": wish.demand_w or None}
+    values |= {"guaranteed_w": wish.guaranteed_w, "weight": wish.weight}
+    return Outcome("power", "slurm prolog", text, values=values, warnings=warnings)
+
+
+@slurm.command()
+@common(own_config=True)
+@CONFIG
+@WITHIN
+def epilog(config_path: Path, within_s: float) -> Outcome:
+    """Say that a job of Slurm is over.
+
+    It reads the environment that Slurm gives EpilogSlurmctld. That the system manager does not know the job is no
+    fault: another one leads by now, or its time was over.
+
+    \b
+    sonde power slurm epilog --config /etc/sonde/power.toml
+    """
+    from sonde.power.jobs import slurm_job
+    from sonde.power.stack import run_bus
+
+    job = slurm_job.job_of(os.environ)
+    told = True
+    try:
+        _tell(
+            run_bus.load(config_path),
+            {"order": "END_JOB", "job": job.job, "reason": "Slurm's epilog"},
+            within_s,
+        )
+    except UsageError as error:
+        if error.code != "power.not_found":
+            raise
+        told = False
+    text = f"{job.job} is over" if told else f"{job.job} is over, and the system manager did not know it"
+    return Outcome("power", "slurm epilog", text, values={"job": job.job, "told": told})
+
+
+def _tell(stack: Any, order: dict[str, Any], within_s: float) -> None:
+    from sonde.core.errors import EnvironmentFailure
+    from sonde.power.stack import run_bus
+
+    try:
+        with run_bus.open_bus(stack, "slurm") as bus:
+            run_bus.ask(bus, "SystemPowerManager_set", order, timeout_s=within_s)
+    except EnvironmentFailure as error:
+        if error.code == "power.not_found":
+            raise UsageError(error.code, error.what, error.hint) from None
+        raise
+
+
+COMMANDS = (slurm,)

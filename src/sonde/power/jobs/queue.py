@@ -1,0 +1,703 @@
+"""The jobs that a scheduler has, and what may become of each. Pure: it is kept on disk, and said to others, elsewhere.
+
+    waiting -> starting -> running -> ended, failed
+    held <-> waiting      starting, running -> stopping -> cancelled, failed      waiting, held -> cancelled
+
+Every change makes a new Entry, so that one that could not be kept can be taken back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from sonde.core.errors import nearest
+from sonde.core.units import format_duration, format_power
+from sonde.power.jobs.jobs import (
+    CANCELLED,
+    ENDED,
+    FAILED,
+    HELD,
+    JOB_ID,
+    RESERVED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    WAITING,
+    JobState,
+    Part,
+    Run,
+    Spec,
+    said,
+)
+from sonde.power.jobs.proof import of_spec
+from sonde.power.jobs.resources import Conflict, Held, Resources
+from sonde.power.jobs.retention import Bounds, Tally
+from sonde.power.jobs.schedule import Busy, Candidate, Order, QueueRules, Usage, ends_s, never, score
+
+LONGEST_S = 366 * 86400.0
+LARGEST = 1 << 20  # characters of command and environment together
+LARGEST_OF_JOB = 64 << 20  # characters of command and environment, once for each node: each gets them
+LARGEST_OF_USER, LARGEST_OF_ALL = 64 << 20, 256 << 20  # B of all jobs that are not over
+OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
+"""Jobs that are over. Beyond this the oldest are forgotten before `keep` is over."""
+PAST = 5  # jobs of a name whose power tells what the next will draw
+MARGIN_S = 5.0  # a job's keeper ends it when its time is over; that long after it the scheduler does
+DEFAULT = QueueRules("default", is_default=True)
+"""The queue of a configuration that has none."""
+
+
+class Refusal(Exception):
+    """word: of jobs.CODES. what: for who asked."""
+
+    def __init__(self, word: str, what: str) -> None:
+        super().__init__(what)
+        self.word, self.what = word, what
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job and what is to be remembered of it besides.
+
+    digest: of the job as it was submitted (proof.of_spec). stop: why it is stopped, "cancelled" or "time"; "": it is
+    not. asked: the job manager may have got the order to start it. clean: what it had was given back. charged_ns,
+    charged_j: what its user was charged for. energy_j: as the job manager reports it. demand_w: what its target needs,
+    as the job manager reports it; 0: not known.
+    """
+
+    state: JobState
+    digest: str
+    number: int
+    stop: str = ""
+    asked: bool = False
+    clean: bool = False
+    charged_ns: int = 0
+    charged_j: float = 0.0
+    energy_j: float = 0.0
+    demand_w: float = 0.0
+
+    @property
+    def wants_w(self) -> float:
+        """Of each node; 0: not known."""
+        return self.demand_w or self.spec.demand_w
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Entry:
+        known = {one.name: told[one.name] for one in fields(cls) if one.name in told}
+        state = JobState.of(told["state"])
+        known["state"] = replace(state, spec=state.spec.trimmed) if state.over else state
+        # A queue of before has the whole submission instead.
+        known["digest"] = str(told["digest"]) if "digest" in told else of_spec(Spec.of(told["sent"]))
+        return cls(**known)
+
+    @property
+    def spec(self) -> Spec:
+        return self.state.spec
+
+    @property
+    def waits(self) -> bool:
+        return self.state.state in (WAITING, HELD)
+
+    @property
+    def charged(self) -> bool:
+        """Whether its user was charged for all that it had, or it had nothing yet."""
+        state = self.state
+        if not state.started_ns:
+            return True
+        nothing = not self.charged_ns and state.started_ns >= state.ended_ns and self.energy_j <= 0
+        return state.over and (nothing or self.charged_ns >= state.ended_ns)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the system manager is told of a job's nodes; of each node."""
+
+    nodes: tuple[str, ...]
+    user: str
+    guaranteed_w: float
+    demand_w: float = math.nan
+    weight: float = 1.0
+
+
+Snapshot = tuple[dict[str, Entry], set[str], set[str], int]
+
+
+@dataclass
+class Queue:
+    """All jobs.
+
+    operators: who may cancel and hold any job, besides its own user.
+    grace_s: from TERM to KILL, of a job that says none.
+    changed, gone: jobs whose entry is to be stored, and whose is to be removed.
+    forgotten: how many jobs that are over were forgotten before their time, for lack of room.
+    """
+
+    rules: Sequence[QueueRules] = (DEFAULT,)
+    order: Order = field(default_factory=Order)
+    usage: Usage = field(default_factory=lambda: Usage(7 * 86400.0))
+    operators: Collection[str] = ("root",)
+    max_waiting: int = 10_000
+    grace_s: float = 10.0
+    entries: dict[str, Entry] = field(default_factory=dict)
+    next_number: int = 1
+    changed: set[str] = field(default_factory=set)
+    max_waiting_user: int = 2_500
+    gone: set[str] = field(default_factory=set)
+    forgotten: int = 0
+
+    def __post_init__(self) -> None:
+        self.next_number = max((e.number for e in self.entries.values()), default=0) + 1
+        self._count()
+
+    def _count(self) -> None:
+        """Those that are not over, of which number is how many wait; and those that are over."""
+        self._present = Tally(
+            Bounds(self.max_waiting_user, self.max_waiting, LARGEST_OF_USER, LARGEST_OF_ALL)
+        )
+        self._past = Tally(OVER)
+        for one in self.entries.values():
+            self._counts(one, 1)
+
+    def _counts(self, one: Entry, sign: int) -> None:
+        user, size = one.spec.user, sign * one.state.size_b
+        if one.state.over:
+            self._past.add(user, size, sign)
+        else:
+            self._present.add(user, size, sign if one.waits else 0)
+
+    def snapshot(self) -> Snapshot:
+        return dict(self.entries), set(self.changed), set(self.gone), self.forgotten
+
+    def restore(self, before: Snapshot) -> None:
+        """As it was then: of what came since nothing could be stored."""
+        self.entries, self.changed, self.gone, self.forgotten = before
+        self._count()
+
+    # ---- what users ask for
+
+    def submit(
+        self, spec: Spec, now_ns: int, groups: Collection[str], empty: Resources, budget_w: float
+    ) -> Entry:
+        """A job that waits. The same submission again gives the job that there is.
+
+        groups: the user's. empty, budget_w: the cluster with nothing in use, for jobs that can never start.
+
+        Raises
+        ------
+        Refusal.
+        """
+        before = self.entries.get(spec.job)
+        if before is not None:
+            if before.digest == of_spec(spec):
+                return before
+            raise Refusal("other_job", f"the id {spec.job} is another job's, {before.spec.user}'s")
+        check(spec)
+        rules = self.rules_of(spec)
+        if not rules.allows(spec.user, groups):
+            allowed = [*rules.users, *(f"members of {group}" for group in rules.groups)]
+            raise Refusal(
+                "not_allowed",
+                f"the queue {rules.name} is not for {spec.user}; it is for {', '.join(allowed)}",
+            )
+        self._check_room(spec)
+        full = replace(
+            spec,
+            queue=rules.name,
+            nodes=len(spec.hosts) or spec.nodes,
+            limit_s=spec.limit_s or rules.default_time_s or rules.max_time_s,
+            grace_s=spec.grace_s or self.grace_s,
+            demand_w=spec.demand_w or self.foretold_w(spec),
+        )
+        _within(full, rules)
+        if _characters(full) * full.nodes > LARGEST_OF_JOB:
+            raise Refusal(
+                "bad_job",
+                f"command and environment have {_characters(full)} characters, and each of {full.nodes} nodes gets "
+                f"them; allowed: {LARGEST_OF_JOB} on all nodes together",
+            )
+        why = never(full, empty, budget_w)
+        if why:
+            raise Refusal("unknown_node" if why.startswith("there is no node") else "above_limit", why)
+        state = JobState(full, WAITING, "waits to be looked at", submitted_ns=now_ns)
+        return self._put(Entry(state, of_spec(spec), self.next_number))
+
+    def _check_room(self, spec: Spec) -> None:
+        """Raises Refusal  queue_full: nobody fills what is for all."""
+        present, user = self._present, spec.user
+        if present.number >= self.max_waiting:
+            raise Refusal("queue_full", f"{present.number} jobs wait; no more are accepted")
+        if (own := present.number_of(user)) >= self.max_waiting_user:
+            raise Refusal("queue_full", f"{own} jobs of {user} wait; no more of one user are accepted")
+        for whose, size, most in (
+            (f"{user}'s jobs", present.size_of(user), LARGEST_OF_USER),
+            ("all jobs", present.size, LARGEST_OF_ALL),
+        ):
+            if size + spec.size_b > most:
+                raise Refusal(
+                    "queue_full",
+                    f"commands and environments of {whose} that are not over would take more than {most >> 20} MiB "
+                    "with this one",
+                )
+
+    def rules_of(self, spec: Spec) -> QueueRules:
+        """The queue that a job names, or the default one."""
+        rules = self.rules or (DEFAULT,)
+        if not spec.queue:
+            return next((one for one in rules if one.is_default), rules[0])
+        found = next((one for one in rules if one.name == spec.queue), None)
+        if found is None:
+            names = [one.name for one in rules]
+            raise Refusal(
+                "no_queue",
+                f"there is no queue '{spec.queue}'{nearest(spec.queue, names)}; there are: {', '.join(names)}",
+            )
+        return found
+
+    def foretold_w(self, spec: Spec) -> float:
+        """What a node of a job will draw: the most that one of this user's last jobs of that name did; 0: not known."""
+        if not spec.name:
+            return 0.0
+        same = [
+            one
+            for one in self.entries.values()
+            if one.state.state == ENDED and (one.spec.name, one.spec.user) == (spec.name, spec.user)
+        ]
+        drawn = [
+            one.energy_j / ((one.state.ended_ns - one.state.started_ns) / 1e9) / len(one.state.parts)
+            for one in sorted(same, key=lambda one: one.number)[-PAST:]
+            if one.energy_j > 0 and one.state.ended_ns > one.state.started_ns and one.state.parts
+        ]
+        return max(drawn, default=0.0)
+
+    def cancel(self, job: str, user: str, now_ns: int) -> Entry:
+        """Raises Refusal."""
+        one = self._of(job, user)
+        if one.state.over or one.stop == "cancelled":
+            return one
+        if not one.state.active:
+            return self._over(one, CANCELLED, f"cancelled by {user}", now_ns)
+        if not one.asked:
+            return self._over(one, CANCELLED, f"cancelled by {user}", now_ns)
+        return self._stop(one, "cancelled", f"cancelled by {user}")
+
+    def hold(self, job: str, user: str) -> Entry:
+        """Raises Refusal."""
+        one = self._of(job, user)
+        if one.state.state == HELD:
+            return one
+        if one.state.state != WAITING:
+            raise Refusal("wrong_state", f"the job {job} is {one.state.state}; one that waits can be held")
+        return self._become(one, HELD, f"held by {user}", expected_ns=0)
+
+    def release(self, job: str, user: str) -> Entry:
+        """Raises Refusal."""
+        one = self._of(job, user)
+        if one.state.state == WAITING:
+            return one
+        if one.state.state != HELD:
+            raise Refusal(
+                "wrong_state", f"the job {job} is {one.state.state}; one that is held can be released"
+            )
+        return self._become(one, WAITING, "waits to be looked at")
+
+    def find(self, job: str) -> Entry:
+        """Raises Refusal  no_job."""
+        if job not in self.entries:
+            raise Refusal("no_job", f"there is no job '{job}'{nearest(job, list(self.entries)[-1000:])}")
+        return self.entries[job]
+
+    def _of(self, job: str, user: str) -> Entry:
+        one = self.find(job)
+        if user != one.spec.user and user not in self.operators:
+            raise Refusal("not_allowed", f"the job {job} is {one.spec.user}'s, and not {user or 'nobody'}'s")
+        return one
+
+    # ---- what is planned
+
+    def waiting(self, now_ns: int) -> list[Candidate]:
+        """Jobs that may start, with their scores."""
+        self.usage.to(now_ns / 1e9)
+        there = [one for one in self.entries.values() if one.state.state == WAITING]
+        users = {one.spec.user for one in there}
+        fair = {user: self.usage.factor(user, self.order.shares, users) for user in users}
+        priorities = {rules.name: rules.priority for rules in self.rules}
+        return [
+            Candidate(
+                one.spec,
+                score(
+                    priorities.get(one.spec.queue, 0),
+                    (now_ns - one.state.submitted_ns) / 1e9,
+                    fair[one.spec.user],
+                    self.order,
+                ),
+                one.number,
+            )
+            for one in there
+        ]
+
+    def busy(self, now_ns: int) -> list[Busy]:
+        return [
+            Busy(one.state.job, ends_s((one.state.started_ns or now_ns) / 1e9, one.spec))
+            for one in self.active()
+        ]
+
+    def active(self) -> list[Entry]:
+        return sorted((one for one in self.entries.values() if one.state.active), key=lambda one: one.number)
+
+    def tell(
+        self, reasons: Mapping[str, str], expected_s: Mapping[str, float], scores: Mapping[str, float]
+    ) -> None:
+        """Why jobs wait. It is not kept: the next plan says it again."""
+        for job, reason in reasons.items():
+            one = self.entries.get(job)
+            if one is not None and one.state.state == WAITING:
+                state = replace(
+                    one.state,
+                    reason=_short(reason),
+                    expected_ns=int(expected_s.get(job, 0.0) * 1e9),
+                    priority=scores.get(job, 0.0),
+                )
+                self.entries[job] = replace(one, state=state)
+
+    # ---- what happens to jobs
+
+    def begin(self, job: str, parts: tuple[Part, ...], priority: float = 0.0) -> Entry:
+        """It is to start on these."""
+        one = self.entries[job]
+        return self._become(one, STARTING, "", parts=parts, priority=priority, expected_ns=0)
+
+    def given(self, job: str, parts: tuple[Part, ...]) -> Entry:
+        """The resource manager gave it these. It is about to be started: from here on nobody but the job manager knows
+        whether it was.
+        """
+        one = self.entries[job]
+        return self._put(replace(one, asked=True, state=replace(one.state, parts=parts)))
+
+    def back(self, job: str, why: str) -> Entry:
+        """It could not be given what was planned: it waits again. Not of one that may have been started."""
+        one = self.entries[job]
+        if one.asked or one.state.state != STARTING:
+            return one
+        return self._become(one, WAITING, why, parts=())
+
+    def refused(self, job: str, why: str) -> Entry:
+        """Who starts jobs refused to start it, and does not have it: it waits again."""
+        one = self.entries[job]
+        if one.state.state != STARTING:
+            return one
+        return self._become(replace(one, asked=False), WAITING, why, parts=())
+
+    def take_run(self, run: Run, now_ns: int) -> Entry | None:
+        """What the job manager says of a job."""
+        one = self.entries.get(run.job)
+        if one is None or not one.state.active:
+            return one
+        if run.energy_j > one.energy_j:
+            # Not kept for itself: it comes anew each time, and with the end.
+            one = self.entries[run.job] = replace(one, energy_j=run.energy_j)
+        if run.demand_w != one.demand_w:
+            one = self.entries[run.job] = replace(one, demand_w=run.demand_w)
+        if run.over:
+            ended = run.ended_ns or now_ns
+            one = replace(one, asked=True, state=replace(one.state, signal=run.signal))
+            one = replace(
+                one,
+                state=replace(
+                    one.state,
+                    exit_status=run.exit_status,
+                    started_ns=one.state.started_ns or run.started_ns or ended,
+                ),
+            )
+            if one.stop == "cancelled":
+                return self._over(one, CANCELLED, one.state.reason, ended)
+            if one.stop == "time":
+                return self._over(one, FAILED, one.state.reason, ended)
+            if run.state == ENDED and run.exit_status == 0 and not run.signal:
+                return self._over(one, ENDED, "", ended)
+            return self._over(one, FAILED, run.reason or _how(run), ended)
+        if run.state == RUNNING and one.state.state == STARTING:
+            # From here on nobody starts it, and nobody needs its environment.
+            spec = replace(one.spec, environment=())
+            return self._become(
+                replace(one, asked=True), RUNNING, "", started_ns=run.started_ns or now_ns, spec=spec
+            )
+        return one
+
+    def lost(self, job: str, now_ns: int) -> Entry:
+        """The job manager, which was told to start it, does not know it. It is not started again."""
+        one = self.entries[job]
+        if one.stop == "cancelled":
+            return self._over(one, CANCELLED, one.state.reason, now_ns)
+        return self._over(one, FAILED, "the job manager no longer knows it", now_ns)
+
+    def over_time(self, now_ns: int, ran_s: Mapping[str, float]) -> list[Entry]:
+        """Those whose time is over are to be stopped.
+
+        ran_s: how long each was seen to run, by a clock that nobody sets: one that was set is not to end jobs.
+        """
+        return [
+            self._stop(one, "time", f"its time was over: {format_duration(one.spec.limit_s)}")
+            for one in self.active()
+            if one.state.state == RUNNING
+            and one.spec.limit_s > 0
+            and now_ns - one.state.started_ns >= one.spec.limit_s * 1e9
+            and ran_s.get(one.state.job, 0.0) >= one.spec.limit_s + MARGIN_S
+        ]
+
+    def cleaned(self, job: str) -> Entry:
+        """What it had was given back, and the job manager need not know it any more."""
+        return self._put(replace(self.entries[job], clean=True))
+
+    def to_clean(self) -> list[Entry]:
+        return [one for one in self.entries.values() if one.state.over and not one.clean]
+
+    def set_back(self, now_ns: int, most_s: float = math.inf) -> None:
+        """Where the clock was set back, nobody is charged already for what is to come.
+
+        most_s: no more time went by since the last time, by a clock that nobody sets.
+        """
+        self.usage.to(now_ns / 1e9, most_s)
+        for one in self.active():
+            if (one.charged_ns or one.state.started_ns) > now_ns:
+                self._put(replace(one, charged_ns=now_ns))
+
+    def charge(self, now_ns: int, nodes: Mapping[str, int], most_s: float = math.inf) -> None:
+        """Charges users for what their jobs had since the last time. nodes: cores of each; a part counts as a part."""
+        self.set_back(now_ns, most_s)
+        for one in list(self.entries.values()):
+            state = one.state
+            if one.charged:
+                continue
+            since = one.charged_ns or state.started_ns
+            until = state.ended_ns if state.over else now_ns
+            if until <= since and not (state.over and one.energy_j > one.charged_j):
+                continue
+            seconds = min(max(0, until - since) / 1e9, most_s)
+            had = math.fsum(
+                1.0 if part.whole or not nodes.get(part.node) else len(part.cores) / nodes[part.node]
+                for part in state.parts
+            )
+            if one.energy_j > 0:
+                energy = one.energy_j - one.charged_j
+            else:
+                energy = seconds * len(state.parts) * (one.spec.demand_w or one.spec.guaranteed_w)
+            self.usage.add(one.spec.user, had * seconds, energy)
+            self._put(replace(one, charged_ns=max(until, since), charged_j=one.energy_j))
+
+    def forget(self, before_ns: int) -> list[str]:
+        """Drops jobs that were over before that and are clean. Returns their ids."""
+        gone = [job for job, one in self._removable() if one.state.ended_ns < before_ns]
+        self._drop(gone)
+        return gone
+
+    def forget_surplus(self) -> list[Entry]:
+        """Drops jobs that are over and have no room: the oldest of the user who has most. They are
+        counted as forgotten. Returns them.
+        """
+        gone = self._past.surplus((one.spec.user, job, one.state.size_b) for job, one in self._oldest())
+        those = [self.entries[job] for job in gone]
+        self._drop(gone)
+        self.forgotten += len(gone)
+        return those
+
+    def _removable(self) -> Iterable[tuple[str, Entry]]:
+        return ((job, one) for job, one in self.entries.items() if one.state.over and one.clean)
+
+    def _oldest(self) -> Iterable[tuple[str, Entry]]:
+        """Those with which nothing is to be done any more, the oldest first."""
+        those = [(job, one) for job, one in self._removable() if one.charged]
+        yield from sorted(those, key=lambda pair: (pair[1].state.ended_ns, pair[1].number))
+
+    def _drop(self, gone: Iterable[str]) -> None:
+        for job in gone:
+            self._counts(self.entries.pop(job), -1)
+            self.changed.discard(job)
+            self.gone.add(job)
+
+    def shares(self) -> dict[str, Share]:
+        """What the system manager is to know: of each job its nodes; of nodes that several share, each for itself."""
+        out: dict[str, Share] = {}
+        shared: dict[str, list[Entry]] = {}
+        for one in self.active():
+            if not one.asked:
+                continue
+            whole = tuple(part.node for part in one.state.parts if part.whole)
+            if whole:
+                spec = one.spec
+                out[one.state.job] = Share(
+                    whole, spec.user, spec.guaranteed_w, one.wants_w or math.nan, spec.weight
+                )
+            for part in one.state.parts:
+                if not part.whole:
+                    shared.setdefault(part.node, []).append(one)
+        for node, those in shared.items():
+            demands = [one.wants_w for one in those]
+            out[name_of_node(node)] = Share(
+                (node,),
+                those[0].spec.user if len({one.spec.user for one in those}) == 1 else "",
+                math.fsum(one.spec.guaranteed_w for one in those),
+                math.fsum(demands) if all(demands) else math.nan,
+                max(one.spec.weight for one in those),
+            )
+        return out
+
+    # ---- how it changes
+
+    def _put(self, entry: Entry) -> Entry:
+        job = entry.state.job
+        self.next_number = max(self.next_number, entry.number + 1)
+        if job in self.entries:
+            self._counts(self.entries[job], -1)
+        self.entries[job] = entry
+        self._counts(entry, 1)
+        self.changed.add(job)
+        self.gone.discard(job)
+        return entry
+
+    def _become(self, one: Entry, state: str, reason: str, **more: Any) -> Entry:
+        return self._put(replace(one, state=replace(one.state, state=state, reason=_short(reason), **more)))
+
+    def _over(self, one: Entry, state: str, reason: str, at_ns: int) -> Entry:
+        clean = not one.asked and not one.state.parts  # it never had anything
+        return self._become(
+            replace(one, clean=clean),
+            state,
+            reason,
+            ended_ns=at_ns,
+            expected_ns=0,
+            spec=one.spec.trimmed,
+        )
+
+    def _stop(self, one: Entry, why: str, reason: str) -> Entry:
+        return self._become(replace(one, stop=why), STOPPING, reason)
+
+
+def name_of_node(node: str) -> str:
+    """The name, at the system manager, which has names of jobs, of the share of a node that several jobs may use.
+
+    No job of a user has such a name: jobs.RESERVED. A hash distinguishes names of nodes that are too long.
+    """
+    name = f"on:{node}"
+    if len(name) <= 64:
+        return name
+    return f"{name[:47]}~{hashlib.blake2s(node.encode(), digest_size=8).hexdigest()}"
+
+
+def _short(reason: str) -> str:
+    """So that it fits its field of jobs.idl, whatever others said."""
+    return reason.encode()[:1000].decode(errors="ignore")
+
+
+def _how(run: Run) -> str:
+    return f"signal {run.signal} ended it" if run.signal else f"it ended with exit status {run.exit_status}"
+
+
+def _texts(spec: Spec) -> tuple[str, ...]:
+    return (*spec.command, *spec.environment, spec.folder, spec.output)
+
+
+def _characters(spec: Spec) -> int:
+    return sum(map(len, _texts(spec)))
+
+
+def check(spec: Spec) -> None:
+    """Raises Refusal  bad_job: a submission that cannot be, whoever reads it."""
+
+    def refuse(what: str) -> None:
+        raise Refusal("bad_job", what)
+
+    if not JOB_ID.fullmatch(spec.job):
+        refuse(
+            f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', "
+            "the first no sign"
+        )
+    if RESERVED.fullmatch(spec.job):
+        refuse(
+            f"the job's id is '{spec.job}': Sonde names shared nodes 'on:NODE' and Slurm's jobs 'slurm-NUMBER'; choose "
+            "another id"
+        )
+    if not spec.user or not spec.user.isprintable():
+        refuse("the job names no user")
+    if not spec.command or not spec.command[0]:
+        refuse("the job has no command")
+    if not spec.name.isprintable() or not spec.queue.isprintable():
+        refuse("the job's name or queue has control characters in it")
+    texts = _texts(spec)
+    if any("\0" in text for text in texts):
+        refuse("a word of the command or the environment has a NUL in it")
+    if _characters(spec) > LARGEST:
+        refuse(f"command and environment have more than {LARGEST} characters together")
+    if any("=" not in text[1:] for text in spec.environment):
+        refuse("the environment has a word that is not NAME=value")
+    if spec.folder and not spec.folder.startswith("/"):
+        refuse(f"the folder is '{spec.folder}'; allowed: a path from / on")
+    if not spec.hosts and spec.nodes < 1:
+        refuse("the job asks for no nodes")
+    if len(set(spec.hosts)) < len(spec.hosts):
+        refuse("the job names a node twice")
+    numbers = {
+        "time limit": (spec.limit_s, LONGEST_S),
+        "grace": (spec.grace_s, 86400.0),
+        "guaranteed power": (spec.guaranteed_w, 1e9),
+        "demand": (spec.demand_w, 1e9),
+        "target's time of a turn": (spec.target.iteration_s, LONGEST_S),
+        "target's slowdown": (spec.target.slowdown, 1e3),
+        "target's energy": (spec.target.energy_j, 1e18),
+    }
+    for what, (value, most) in numbers.items():
+        if not 0 <= value <= most:
+            refuse(f"the job's {what} is {value}; allowed: 0 to {most:g}")
+    if not 0 < spec.weight <= 1e6:
+        refuse(f"the job's weight is {spec.weight}; allowed: above 0, up to 1000000")
+
+
+def _within(spec: Spec, rules: QueueRules) -> None:
+    """Raises Refusal  above_limit."""
+
+    def refuse(what: str) -> None:
+        raise Refusal("above_limit", f"{what}; docs/reference/power-jobs.md says what queues limit")
+
+    if rules.max_time_s > 0 and not 0 < spec.limit_s <= rules.max_time_s:
+        refuse(
+            f"the job asks for {format_duration(spec.limit_s)}; the queue {rules.name} gives "
+            f"{format_duration(rules.max_time_s)} at most"
+        )
+    if rules.max_nodes and spec.nodes > rules.max_nodes:
+        refuse(f"the job asks for {spec.nodes} nodes; the queue {rules.name} gives {rules.max_nodes} at most")
+    power = spec.guaranteed_w * spec.nodes
+    if math.isfinite(rules.max_power_w) and power > rules.max_power_w:
+        refuse(
+            f"the job asks for {format_power(power)} on all its nodes; the queue {rules.name} guarantees "
+            f"{format_power(rules.max_power_w)} at most"
+        )
+
+
+def as_text(entry: Entry) -> dict[str, Any]:
+    """As it is kept."""
+    return dict(said(entry))
+
+
+def in_use(empty: Resources, entries: Iterable[Entry], held: Iterable[Held]) -> list[str]:
+    """Puts what jobs have into `empty`: what the resource manager told, and what own jobs are to get besides.
+
+    Of nodes that were taken out of the configuration nothing counts; what jobs have besides them does. Returns own jobs
+    whose parts are somebody else's; of one that is still to get its parts also where a node is gone.
+    """
+    conflicts = []
+    for one in held:
+        try:
+            empty.take(one.job, empty.there(one.parts), one.guaranteed_w)
+        except Conflict:
+            conflicts.append(one.job)
+    for entry in entries:
+        state = entry.state
+        if state.active and state.parts and state.job not in empty.held:
+            parts = empty.there(state.parts) if entry.asked else state.parts
+            try:
+                empty.take(state.job, parts, entry.spec.guaranteed_w)
+            except Conflict:
+                conflicts.append(state.job)
+    return conflicts

@@ -1,0 +1,108 @@
+"""The bus of a power stack with the types of jobs besides: who serves and who asks about them opens this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+from sonde.bus.errors import Refused, TimedOut
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.power.jobs import jobs, run_proof
+from sonde.power.stack.run_bus import _power
+
+if TYPE_CHECKING:
+    from sonde.bus.client import Bus, Client, Reply, Server
+    from sonde.power.stack.config import Stack, Users
+
+WHO = {
+    "JobScheduler": "job-scheduler",
+    "ResourceManager": "resource-manager",
+    "JobManager": "job-manager",
+}
+_USAGE = (
+    "no_queue",
+    "no_job",
+    "not_allowed",
+    "not_proven",
+    "above_limit",
+    "bad_job",
+    "other_job",
+    "wrong_state",
+    "unknown_node",
+)
+
+
+def open_bus(stack: Stack, participant: str = "") -> Bus:
+    """As run_bus.open_bus, with jobs.idl.
+
+    Raises
+    ------
+    UsageError: the profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
+    """
+    from sonde.bus import client as bus
+
+    profile = _power.bus_profile(stack.path, participant)
+    head, end, tail = profile.rpartition("</profile>")
+    text = f"{head}<types idl={quoteattr(str(jobs.IDL.absolute()))}/>{end}{tail}"
+    return bus.open_text(text, folder=Path(stack.path).absolute().parent)
+
+
+def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str, threads: int = 1) -> Server:
+    """Answers a service of jobs. handler(body) -> body. It refuses by raising what refused() makes."""
+    request, reply = jobs.SERVICES[service]
+    return bus.serve(service, handler, name, request, reply, threads)
+
+
+def client(bus: Bus, service: str) -> Client:
+    return bus.client(service, *jobs.SERVICES[service])
+
+
+def refused(word: str, what: str) -> Refused:
+    """A refusal with one of jobs.CODES, or of the bus."""
+    return Refused(f"power.{word}", what, "", word, "", jobs.NUMBERS.get(word, 0))
+
+
+def check_proof(users: Users, service: str, body: dict[str, Any]) -> None:
+    """That who sent an order may: where it is carried out.
+
+    Raises
+    ------
+    Refused.
+    """
+    try:
+        run_proof.check(users, service, body)
+    except run_proof.NotProven as no:
+        raise refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
+
+
+def call(
+    asking: Client, service: str, body: dict[str, Any], timeout_s: float = 5.0, target: str = ""
+) -> Reply:
+    """What the service answers.
+
+    Raises
+    ------
+    UsageError  power.<code> where the body is what it refuses; EnvironmentFailure  power.<code>, power.no_answer.
+    """
+    try:
+        return asking.call(body, target, timeout_s)
+    except TimedOut:
+        role = WHO[service.partition("_")[0]]
+        raise EnvironmentFailure(
+            "power.no_answer",
+            f"no {role} answered within {timeout_s:g} s",
+            f"is it running, and on this bus? 'sonde power serve {role}' starts one",
+        ) from None
+    except Refused as no:
+        word = jobs.CODES.get(no.number, no.reply)
+        kind: type[SondeError] = UsageError if word in _USAGE or word == "bad_request" else EnvironmentFailure
+        # The bus puts service and server before a server's words; who reads them asked for neither.
+        raise kind(f"power.{word}", no.what.partition(" refused: ")[2] or no.what, no.hint) from None
+
+
+def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) -> Reply:
+    """One call, as call()."""
+    with client(bus, service) as asking:
+        return call(asking, service, body, timeout_s)
