@@ -82,7 +82,7 @@ def noise_source(folder: Path) -> Path:
 def noise_host(folder: Path) -> Path:
     from sonde.noise.schema import SCHEMA
 
-    made = helper("noise", "test_host_schema")
+    made = helper("noise", "test_host_sealing")
     run = folder / "noise_host.run"
     seal.start_run(
         run, room="noise", schema="noise/1", attrs={"seed": 1}, plan={"kind": "host", "cpus": [0, 3]}

@@ -61,7 +61,7 @@ def noise_source(folder: Path) -> Path:
 
 
 def noise_host(folder: Path) -> Path:
-    made = helper("noise", "test_host_schema")
+    made = helper("noise", "test_host_sealing")
     run = folder / "noise_host.run"
     plan = {"kind": "host", "cpus": [0]}
     attrs = {"stop_reason": "budget", "seed": 1, "processes": "[]"}

@@ -534,6 +534,60 @@ def test_a_room_has_the_same_name_everywhere():
         assert there in (set(), {"native", "src/sonde", "tests/unit"}), f"{room} is only in {there}"
 
 
+def modules_of(path: PurePosixPath) -> str:
+    """sonde.core.units of src/sonde/core/units.py; sonde.core of its __init__.py."""
+    return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
+
+
+def circles(imported: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that import each other, over however many others. imported: by each module."""
+    reached: dict[str, set[str]] = {}
+    for module in imported:
+        seen, waiting = set[str](), [module]
+        while waiting:
+            new = imported.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        reached[module] = seen
+    found = {
+        frozenset(other for other in seen if module in reached[other]) for module, seen in reached.items()
+    }
+    return [set(each) for each in found if each]
+
+
+def imported_by_all(depth: int | None = None) -> dict[str, set[str]]:
+    """What each module imports, in functions and for types as well. depth: of the names, which are cut there."""
+    known = {modules_of(path): path for path in SOURCES}
+    out: dict[str, set[str]] = {}
+    for name, path in known.items():
+        others = {
+            other if other in known else other.rpartition(".")[0] for _, other in imports(path, read(path))
+        }
+        short = [".".join(each.split(".")[:depth]) for each in (name, *others & set(known))]
+        out.setdefault(short[0], set()).update(set(short[1:]) - {short[0], "sonde"})
+    return out
+
+
+def test_no_modules_import_each_other():
+    assert circles(imported_by_all()) == []
+
+
+@pytest.mark.parametrize("room", ["io", "power"])
+def test_packages_of_a_room_stand_on_each_other_one_way(room):
+    """Its commands, and what hands a dataset on to a package, are above the packages and below none."""
+    packages = {
+        f"sonde.{room}.{path.name}" for path in (ROOT / "src/sonde" / room).iterdir() if path.is_dir()
+    }
+    among = {name: others & packages for name, others in imported_by_all(3).items() if name in packages}
+    assert circles(among) == []
+    assert any(among.values())
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
 ROOM_OF_A_TEST = {
     "room.py": """
 from sonde.core.room import Room
@@ -568,7 +622,8 @@ SCHEMA = LabSchema()
     "run_survey.py": """
 import numpy as np, xarray as xr
 from sonde.core import provenance, seal
-from sonde.core.launch.session import Measured
+from sonde.core.layout import SealedFile
+from sonde.core.launch.measured import Measured
 from sonde.core.survey_entry import Compared, Judgement, SurveyEntry
 class LabSurvey(SurveyEntry):
     weight, spread = 1.0, 2.0
@@ -579,7 +634,7 @@ class LabSurvey(SurveyEntry):
         kilograms = {"units": "kg", "long_name": "weight"}
         raw = xr.Dataset({name: ((), 3.0, kilograms) for name in ("weight", "weight_low", "weight_high")})
         path = seal.write_dataset(call.folder / "lab.nc", raw, raw, attrs)
-        return Measured([seal.SealedFile(path, True, [])], "converged", False, None)
+        return Measured([SealedFile(path, True, [])], "converged", False, None)
     def judge(self, tree, name): return Judgement("it was weighed")
     def compare(self, before, now, names): return Compared()
 """,

@@ -1,5 +1,4 @@
-// sonde._core: the policies of power, so that a replay runs the code that runs live. sonde.power.recording.policy is the one
-// caller.
+// sonde._core: the policies of power, so that a replay runs the code that runs live (sonde.power.recording.policy).
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>

@@ -5,8 +5,8 @@
 /// One file, little-endian, mapped read-only:
 ///   TableHeader · rules × Rule · text, NUL-terminated strings that rules point into
 /// A rule says which functions of which libraries belong to a layer, and where among their arguments stand the bytes
-/// asked for, the offset and the file. `src/sonde/io/maps/table.py` writes it; docs/reference/layer-maps.md tells what a map
-/// may say.
+/// asked for, the offset and the file. `src/sonde/io/maps/table.py` writes it; docs/reference/layer-maps.md tells what
+/// a map may say.
 
 #include <cstdint>
 

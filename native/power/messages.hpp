@@ -1,7 +1,7 @@
 #pragma once
 /// What the power stack says over the bus. Topics and request names are those of the REGALE library; what it left out
-/// is here: units, times, who is meant, what went wrong, and whose word counts. src/sonde/power/stack/power.idl is the same
-/// as IDL (a test holds them together).
+/// is here: units, times, who is meant, what went wrong, and whose word counts. src/sonde/power/stack/power.idl is the
+/// same as IDL (a test holds them together).
 ///
 ///   NodeManager_get, NodeManager_set                      requests to a node: the target of a call is the node's name
 ///   SystemPowerManager_get, SystemPowerManager_set        requests to the system manager: target "active", or a

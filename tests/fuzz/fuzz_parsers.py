@@ -53,7 +53,7 @@ from sonde.power.monitor import run_history, run_http
 from sonde.power.stack.config import Listen, NodeLimits, Stack
 from sonde.power.stack.telemetry import ClusterSample, JobSample, NodeSample
 from sonde.power.workflows import run_workflow_engine, workflow  # fmt: skip
-from sonde.store import address, told
+from sonde.store import address, server_status
 from sonde.store import plan as store_plan
 from sonde.store.client import ServerStatus
 
@@ -979,12 +979,12 @@ _REPORT = {
 @parser("store-report", json.dumps(_REPORT), "{}", "")
 def read_report(data: bytes) -> None:
     """What a server says of itself: whatever is taken can be shown."""
-    status = ServerStatus("h:1", ["kv"], "tcp", "", "", told.report_of(data, "h:1"))
-    told.tables(status)
-    told.warnings([status])
-    told.verdict([status])
-    told.troubled(status)
-    json.dumps(told.as_json("h:1", status))
+    status = ServerStatus("h:1", ["kv"], "tcp", "", "", server_status.report_of(data, "h:1"))
+    server_status.tables(status)
+    server_status.warnings([status])
+    server_status.verdict([status])
+    server_status.troubled(status)
+    json.dumps(server_status.as_json("h:1", status))
 
 
 _PERMISSIONS = "<publish><topics><topic>a</topic></topics></publish><min>0</min><max>232</max>"

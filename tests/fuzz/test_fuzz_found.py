@@ -25,7 +25,7 @@ from sonde.power.monitor import run_http
 from sonde.power.monitor.run_history import History, read
 from sonde.power.stack.telemetry import NodeSample
 from sonde.power.workflows import run_workflow_engine, workflow
-from sonde.store import told
+from sonde.store import server_status
 
 FOUND = Path(__file__).parents[1] / "data/fuzz"
 
@@ -340,12 +340,12 @@ def test_a_cluster_whose_state_is_nonsense_is_none(tmp_path: Path):
 )
 def test_a_server_that_says_nonsense_of_itself_is_refused_with_its_address(text: str):
     with pytest.raises(SondeError) as refused:
-        told.report_of(text.encode("utf-8", "surrogateescape"), "host:1")
+        server_status.report_of(text.encode("utf-8", "surrogateescape"), "host:1")
     assert refused.value.code == "store.bad_report"
     assert "host:1" in refused.value.what
 
 
 def test_what_a_server_says_of_itself_is_shown_whatever_bytes_strangers_sent_it():
-    report = told.report_of(b'{"last_error": "\xff", "last_error_s_ago": 5}', "host:1")
+    report = server_status.report_of(b'{"last_error": "\xff", "last_error_s_ago": 5}', "host:1")
     assert report["last_error"] == "\ufffd"
-    assert told.report_of(b"", "host:1") == {}
+    assert server_status.report_of(b"", "host:1") == {}

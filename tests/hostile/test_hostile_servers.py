@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("sonde._store", reason="the store is not built")
 
 from sonde.core.errors import SondeError
-from sonde.store import cli, errors, told
+from sonde.store import cli, errors, server_status
 from sonde.store.client import Client, connect
 from sonde_shell import Typed
 from store_frames import CHALLENGE, KV, REPLY, REQUEST, STATUS, WELCOME, Caller, frame, text
@@ -138,11 +138,11 @@ def test_a_status_that_lacks_something_or_has_more_is_shown(report: bytes) -> No
         let_in(address) as client,
     ):
         servers = client.status()
-    assert told.verdict(servers).startswith("1 server answers")
-    assert not told.troubled(servers[0])
-    assert len(told.tables(servers[0])) == 3
-    assert told.warnings(servers) == []
-    assert told.as_json(address, servers[0])["address"] == address
+    assert server_status.verdict(servers).startswith("1 server answers")
+    assert not server_status.troubled(servers[0])
+    assert len(server_status.tables(servers[0])) == 3
+    assert server_status.warnings(servers) == []
+    assert server_status.as_json(address, servers[0])["address"] == address
 
 
 def test_a_status_that_is_not_one_leaves_the_command_with_a_sentence(typed: Typed) -> None:

@@ -22,8 +22,8 @@ from sonde import _core
 from sonde.core import room, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.deadline import Deadline
+from sonde.core.layout import Layout, Variable
 from sonde.core.room import Room
-from sonde.core.seal import Layout, Variable
 from sonde.core.section import Section
 
 BURST = 4

@@ -313,12 +313,13 @@ def told_of(path: Path, verb: str) -> Outcome:
     from sonde.bus import verdict
     from sonde.bus.values import Values, between
     from sonde.core import dataset
+    from sonde.core.values import plain
 
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "bus", path)
         values = verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))}
         values |= {
-            name: dataset.plain(tree.attrs[name])
+            name: plain(tree.attrs[name])
             for name in ("cycles_per_s", "instructions", "hostlist", "hosts", "host_addresses")
             if name in tree.attrs
         }

@@ -12,6 +12,7 @@ import xarray as xr
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
 from sonde.bus.plan import EACH, Case
+from sonde.bus.texts import text_of
 from sonde.bus.values import Value, Values, Way, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
@@ -148,9 +149,9 @@ def facts(told: Values) -> list[Fact]:
             ends = "no interval"
             low, high = value.ends
             if math.isfinite(low):
-                ends = f"{verdict.text_of(low, value.unit)} to {verdict.text_of(high, value.unit)}"
+                ends = f"{text_of(low, value.unit)} to {text_of(high, value.unit)}"
             name = f"{value.case.title}, {value.way.name}"
-            out.append(Fact(name, verdict.text_of(value.median, value.unit), ends))
+            out.append(Fact(name, text_of(value.median, value.unit), ends))
     counted = status_counts(told.statuses())
     out.append(Fact("converged", f"{counted['converged']} of {counted['cells']}", "cells"))
     return out

@@ -12,8 +12,9 @@ import numpy as np
 import xarray as xr
 
 from sonde.bus.plan import Case
+from sonde.bus.texts import text_of
 from sonde.bus.values import Value, Values
-from sonde.bus.verdict import RATES, text_of
+from sonde.bus.verdict import RATES
 from sonde.core.comparison import (
     LEAST_ERROR,
     LEVEL,

@@ -245,7 +245,7 @@ def _above(value: float) -> float:
 
 def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
     """The loss at full speed of the case that is nearest to what is needed, and what it did there."""
-    from sonde.bus.verdict import rate_text
+    from sonde.bus.texts import rate_text
 
     own = values.find("throughput", way=way)
     if not own:

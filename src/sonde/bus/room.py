@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.diagnosis import Check
-    from sonde.core.seal import RoomSchema
+    from sonde.core.layout import RoomSchema
     from sonde.core.section import Section
     from sonde.core.survey_entry import SurveyEntry
 
@@ -28,7 +28,7 @@ class BusRoom(Room):
     asks = ("bus",)
 
     def schema(self) -> RoomSchema:
-        from sonde.bus.schema import SCHEMA
+        from sonde.bus.sealing import SCHEMA
 
         return SCHEMA
 

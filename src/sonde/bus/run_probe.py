@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from sonde.bus.plan import RAW, Host, Plan
-from sonde.bus.schema import SAMPLES, SCHEMA
+from sonde.bus.schema import SAMPLES
+from sonde.bus.sealing import SCHEMA
 from sonde.core import launch
 from sonde.core.deadline import within
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
+from sonde.core.launch.measured import Measured
 from sonde.core.launch.mpirun import split_slots
 from sonde.core.launch.process import without_log
-from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.session import Job
 from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"

@@ -11,7 +11,7 @@ from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 QUICK = (
     "cyclonedds",

@@ -13,6 +13,7 @@ from sonde.bus import first
 from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
 from sonde.bus.model import discoveries, law_of
 from sonde.bus.plan import EACH, STAR, TESTS, Case
+from sonde.bus.texts import rate_text, ratio_text, short_text, text_of
 from sonde.bus.values import LEAST_EPOCHS, SHARES, Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
@@ -384,7 +385,7 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
     most = max(common)
     a, b = common[most]
     text = f"with {most} participants, {SHAPES[told.shape]}, {other.discovery} discovery over {other.name} needs "
-    text += f"{b:.0f} datagrams, " + (f"1/{_short(a / b)} of" if b < a else "no fewer than")
+    text += f"{b:.0f} datagrams, " + (f"1/{short_text(a / b)} of" if b < a else "no fewer than")
     text += f" the {a:.0f} of simple over {simple.name}"
     # From there on it is fewer at every number that was measured.
     more = [n for n, (x, y) in common.items() if not y < x]
@@ -426,7 +427,7 @@ def _divisions(told: Values) -> list[dict[str, Any]]:
             parts.append(f"{division}s {_against(ratio, low, high)}")
             evidence.append({"division": division, "ratio_to_topic": _number(ratio), "ci": _pair(low, high)})
             if math.isfinite(ratio) and not math.isfinite(low):
-                about.append(f"{division}s about {_short(ratio)} times")
+                about.append(f"{division}s about {short_text(ratio)} times")
         if parts:
             groups = f"with {most} group{'s' * (most != 1)}, against topics"
             text = f"a publish over {way.name} {groups}: {'; '.join(parts)}"
@@ -445,9 +446,9 @@ def _against(ratio: float, low: float, high: float) -> str:
     if not math.isfinite(ratio):
         return "not known"
     if not math.isfinite(low):
-        return f"about {_short(ratio)} times (too few epochs to say)"
+        return f"about {short_text(ratio)} times (too few epochs to say)"
     if low <= 1 <= high:
-        return f"no difference beyond doubt ({_short(low)} to {_short(high)})"
+        return f"no difference beyond doubt ({short_text(low)} to {short_text(high)})"
     return ratio_text(ratio, low, high)
 
 
@@ -601,43 +602,6 @@ def _listed(words: Sequence[str], last: str = "and") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _short(value: float) -> str:
-    """Three significant digits at most, and no exponent."""
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{min(digits, 4)}f}" if abs(value) < 1000 else f"{value:.0f}"
-
-
-def ratio_text(ratio: float, low: float = math.nan, high: float = math.nan) -> str:
-    """ "2.31 times (2.2 to 2.4)"."""
-    text = f"{_short(ratio)} times"
-    return f"{text} ({_short(low)} to {_short(high)})" if math.isfinite(low) and math.isfinite(high) else text
-
-
-def rate_text(rate: float, unit: str) -> str:
-    """ "31.2 k messages/s"."""
-    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if rate >= factor:
-            return f"{_short(rate / factor)} {letter}{'' if unit == 'B/s' else ' '}{unit}"
-    return f"{_short(rate)} {unit}"
-
-
-def text_of(value: float, unit: str) -> str:
-    """A number of a quantity, with its unit."""
-    if not math.isfinite(value):
-        return "–"
-    if unit == "s":
-        return format_duration(value)
-    if unit in ("1/s", "B/s"):
-        return rate_text(value, unit).replace(" 1/s", "/s").replace("k1/s", "k/s")
-    if unit == "B":
-        return format_size(round(value))
-    return _short(value) if value < 1000 else f"{value:,.0f}".replace(",", " ")
-
-
 # ---- tables
 
 
@@ -766,7 +730,11 @@ def _bare(told: Values, keyed: Sequence[Value], way: Way) -> str:
 
 def _times(value: Value) -> str:
     ratio, low, high = keys_cost(value)
-    return f"{_short(ratio)} ({_short(low)}–{_short(high)})" if math.isfinite(low) else _short(ratio)
+    return (
+        f"{short_text(ratio)} ({short_text(low)}–{short_text(high)})"
+        if math.isfinite(low)
+        else short_text(ratio)
+    )
 
 
 def _law_table(found: Sequence[tuple[Way, Law]]) -> Table:
@@ -817,8 +785,8 @@ def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
             text_of(value.median, value.unit),
             _between(*value.ends, value.unit),
             text_of(value.p99, value.unit),
-            _short(value.ratio[0]),
-            _short(value.ratio_to_raw[0]),
+            short_text(value.ratio[0]),
+            short_text(value.ratio_to_raw[0]),
             str(value.n),
         )
         for value in found

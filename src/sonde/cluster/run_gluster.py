@@ -13,14 +13,11 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from sonde.cluster import plan
 from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
-
-if TYPE_CHECKING:
-    from sonde.cluster.run import Cluster, NodeProcess
 
 PROGRAMS = ("glusterd", "glusterfs", "gluster", "mount.glusterfs")
 _DEVICE = Path("/dev/fuse")
@@ -44,6 +41,18 @@ MOUNT_OPTIONS = "direct-io-mode=enable,attribute-timeout=0,entry-timeout=0"
 _ERROR = re.compile(
     r"\[[^]]*\] [EC] (?:\[MSGID: \d+\] )?\[(?P<file>[^]:]+):[^]]*\] (?:[\w.-]+: )?(?P<said>.*)"
 )
+
+
+class Nodes(Protocol):
+    """What GlusterFS needs of a cluster that is up (`run.Cluster`)."""
+
+    plan: plan.Plan
+
+    @property
+    def name(self) -> str: ...
+    def hostname(self, node: int) -> str: ...
+    def run(self, node: int, command: Sequence[str], *, timeout_s: float, check: bool) -> Any: ...
+    def popen(self, node: int, command: Sequence[str], **keywords: Any) -> subprocess.Popen[Any]: ...
 
 
 def check(where: str, path: str) -> None:
@@ -74,7 +83,7 @@ def check(where: str, path: str) -> None:
         )
 
 
-def start(cluster: Cluster) -> None:
+def start(cluster: Nodes) -> None:
     """Servers, a volume called as the cluster with a brick on each node, and the volume mounted on each.
 
     Raises
@@ -130,7 +139,7 @@ def start(cluster: Cluster) -> None:
             raise _failed("mount", hosts[node], ran.stderr or ran.stdout)
 
 
-def _gluster(cluster: Cluster, *words: str, patience: Sequence[str] = ()) -> None:
+def _gluster(cluster: Nodes, *words: str, patience: Sequence[str] = ()) -> None:
     """A `gluster` command in node 0. patience: what it may say for a while."""
     until_s = time.monotonic() + _START_S
     while True:
@@ -143,14 +152,14 @@ def _gluster(cluster: Cluster, *words: str, patience: Sequence[str] = ()) -> Non
         time.sleep(0.1)
 
 
-def _waited(server: NodeProcess, until_s: float) -> int | None:
+def _waited(server: subprocess.Popen[Any], until_s: float) -> int | None:
     try:
         return int(server.wait(max(0.0, until_s - time.monotonic())))
     except subprocess.TimeoutExpired:
         return None
 
 
-def _log(cluster: Cluster, node: int) -> str:
+def _log(cluster: Nodes, node: int) -> str:
     """Why a server ended, as it wrote into its log, which goes with the cluster."""
     words = ["cat", "/var/log/glusterfs/glusterd.log"]
     return errors_in(cluster.run(node, words, timeout_s=_COMMAND_S, check=False).stdout)

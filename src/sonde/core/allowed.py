@@ -156,7 +156,7 @@ def first_wrong(variable: xr.Variable, allowed: Allowed, sizes: Mapping[Any, int
 
 def _pieces(variable: xr.Variable, rises: str) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """Begin and values of pieces of a variable; each begins with the last of the one before it along `rises`."""
-    from sonde.core.dataset import pieces
+    from sonde.core.values import pieces
 
     for where in pieces(variable):
         one_before = tuple(

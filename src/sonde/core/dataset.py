@@ -16,13 +16,14 @@ import numpy as np
 from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, typed
 from sonde.core.room import find_room, rooms
 from sonde.core.room import room as room_of
+from sonde.core.values import bad_attribute, pieces, plain
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.described import Tables
+    from sonde.core.layout import RoomSchema
     from sonde.core.netcdf import netCDF4
-    from sonde.core.seal import RoomSchema
 
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (
@@ -46,7 +47,6 @@ INTERRUPTED = Warning(
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
-_PIECE_BYTES = 8 << 20
 _DEFLATE_RATIO = 1032
 """The most that deflate packs into a byte, so that no file that was written to its end holds more values than that.
 Source: zlib, "Maximum Compression Factor".
@@ -350,11 +350,6 @@ def attrs(node: xr.DataTree | xr.Dataset) -> dict[str, Any]:
     return {str(name): plain(value) for name, value in node.attrs.items()}
 
 
-def plain(value: Any) -> Any:
-    """A NumPy scalar or array as the Python value it stands for; anything else as it is."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
 def warnings_of(tree: xr.DataTree) -> list[Warning]:
     """What /warnings holds, after the word that the run was interrupted where it was: nobody else may remember."""
     told = []
@@ -365,31 +360,6 @@ def warnings_of(tree: xr.DataTree) -> list[Warning]:
     if tree.attrs.get("stop_reason") == "interrupted" and INTERRUPTED.code not in {w.code for w in told}:
         told.insert(0, INTERRUPTED)
     return told
-
-
-def pieces(
-    variable: xr.Variable | xr.DataArray, limit_bytes: int = _PIECE_BYTES
-) -> Iterator[tuple[slice, ...]]:
-    """Slices that cover a variable, each of at most `limit_bytes` (but at least one value), in C order.
-
-    Where a variable is stored in chunks that fit, each slice is made of whole ones: read by these, a lazy
-    variable needs bounded memory and every chunk is unpacked once. A variable without dims gives one empty
-    tuple; one with a dim of length 0 gives none.
-    """
-    shape = variable.shape
-    if 0 in shape:
-        return
-    room = max(1, limit_bytes // max(1, variable.dtype.itemsize))
-    stored = variable.encoding.get("chunksizes")
-    block = [min(chunk, length) for chunk, length in zip(stored, shape)] if stored else [1] * len(shape)
-    if math.prod(block) > room:
-        block = [1] * len(shape)
-    for axis in reversed(range(len(shape))):
-        fitting = room // math.prod(block)
-        block[axis] = min(block[axis] * fitting, shape[axis])
-    steps = [range(0, length, step) for length, step in zip(shape, block)]
-    for begins in itertools.product(*steps):
-        yield tuple(slice(at, min(at + step, end)) for at, step, end in zip(begins, block, shape))
 
 
 Check = Callable[["xr.DataTree"], Iterable[Finding]]
@@ -440,15 +410,6 @@ def _check_root(tree: xr.DataTree) -> Iterator[Finding]:
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
     if "created_utc" in here and not re.fullmatch(stamp, str(here["created_utc"])):
         yield bad_attribute("created_utc", here["created_utc"], "a time such as 2026-11-20T21:47:57Z")
-
-
-def bad_attribute(name: str, value: Any, allowed: str) -> Finding:
-    """A root attribute that has a value which is not allowed."""
-    return Finding(
-        "data.bad_attribute",
-        f"root attribute {name} is {value!r:.80}; allowed: {allowed}",
-        {"attribute": name, "value": value},
-    )
 
 
 def _check_groups(tree: xr.DataTree) -> Iterator[Finding]:

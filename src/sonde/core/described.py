@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.allowed import FINITE, WHOLE_AT_OPEN_BYTES, Allowed, codes, first_wrong
-from sonde.core.dataset import bad_attribute, plain
 from sonde.core.errors import Finding
-from sonde.core.seal import Variable
+from sonde.core.layout import Variable
+from sonde.core.values import bad_attribute, plain
 
 if TYPE_CHECKING:
     import xarray as xr

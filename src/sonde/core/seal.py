@@ -31,16 +31,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from sonde.core.blocks import BlockFile
-from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
+from sonde.core.dataset import ROOT_ATTRIBUTES
 from sonde.core.deadline import Deadline, LeftOut
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
+from sonde.core.layout import Layout, RoomSchema, SealedFile
 from sonde.core.owned_files import Folder, NewFile, is_part
 from sonde.core.printable import encodable, encodable_within, name_text
+from sonde.core.values import pieces, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,71 +85,6 @@ _SERVER_PIECE = re.compile(
     r"[A-Za-z0-9._%+-]+"
 )  # of a long name, below a folder of its first pieces: `<piece>~`
 _POSIX = re.compile(r"[0-9a-f]{2}|[A-Za-z0-9._%+-]+~")
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One variable of /raw: dims by name, numpy dtype ("<f8", or "str"), attributes, chunk lengths by dim."""
-
-    dims: tuple[str, ...]
-    dtype: str
-    attrs: Mapping[str, Any]
-    fill: float | int | None = None
-    chunks: tuple[int, ...] | None = None
-
-
-@dataclass
-class Layout:
-    """What /raw will hold: lengths of dims, coordinate values, variables, root attributes it adds."""
-
-    dims: dict[str, int]
-    coords: dict[str, tuple[Any, Mapping[str, Any]]]  # values, attributes
-    variables: dict[str, Variable]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    complete: bool = True  # False when a requested cell has no data
-    warnings: list[Warning] = field(default_factory=list)
-
-
-class RoomSchema(Protocol):
-    """What a room tells `seal` about its records. All methods are pure.
-
-    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes block files in
-    a run's folder whole, however often it is called; it returns what the plan gains, and warnings. ended: the run noted
-    how. One may have `tables(tree)`, the `described.Tables` of a dataset of its: what it refuses when it is opened.
-    """
-
-    room: str
-    version: int
-
-    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
-        """Names of the datasets one run becomes; [""] for one, else e.g. one per mode."""
-
-    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """Scans the files once (they can be iterated again) and says what /raw will hold.
-
-        plan: the run's, and `stop_reason`, the root attribute.
-        """
-
-    def place(
-        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
-    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of variables, one file's at a time: name, where, values. Memory: one file's row at most."""
-
-    def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary. `raw` is opened lazily: take it piecewise. Its attrs hold the root attributes.
-
-        What takes long is done in pieces that end by the deadline (None: never), the verdict first; what is left out is
-        reported to it.
-        """
-
-
-@dataclass(frozen=True)
-class SealedFile:
-    """A dataset that `seal` made. complete: whether every requested cell has data."""
-
-    path: Path
-    complete: bool
-    warnings: list[Warning]
 
 
 @dataclass
@@ -767,7 +704,7 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     done = []
     for name in names:
         with dataset.open(name) as tree:
-            complete = dataset.plain(tree.attrs.get("complete", 0)) == 1
+            complete = plain(tree.attrs.get("complete", 0)) == 1
             done.append(SealedFile(name, complete, dataset.warnings_of(tree)))
     _remove(folder, done, held)
     return done

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sonde.core import hostlist
 from sonde.core.errors import Finding
 from sonde.core.events import Progress
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
-    from sonde.core.launch.start import Start
+    from sonde.core.launch.measured import Measured
 
 Bar = Callable[[str, float | None], Progress]
 
@@ -40,24 +38,6 @@ class Call:
     budget_s: float
     began: float
     bar: Bar
-
-    def start(self, program: str) -> Start:
-        """How the room's ranks are started.
-
-        Raises
-        ------
-        EnvironmentFailure  <room>.no_mpi, <room>.no_probe.
-        """
-        from sonde.core.launch.start import prepare
-
-        return prepare(self.room, program, self.launcher, hostlist.expand(self.hosts) if self.hosts else ())
-
-    @property
-    def ranks(self) -> int:
-        """Ranks asked for, or as many as there are by default."""
-        from sonde.core.launch.start import default_ntasks
-
-        return default_ntasks() if self.ntasks is None else self.ntasks
 
     def progress(self) -> Progress:
         """What shows the room's events."""

@@ -9,11 +9,12 @@ from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
 from sonde.core.interrupt import put_off
 from sonde.core.launch import remains
+from sonde.core.layout import SealedFile
 from sonde.core.owned_files import Folder
 from sonde.data import rooms
 
 
-def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> list[seal.SealedFile]:
+def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> list[SealedFile]:
     """Saves what a run's folder holds and removes it. Datasets of killed runs say `complete` 0.
 
     run_dir: the folder. out: the dataset, or a folder for it; by default where the run would have put it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from sonde.core import dataset
 from sonde.core.errors import DataError
-from sonde.core.seal import RoomSchema
+from sonde.core.layout import RoomSchema
 
 if TYPE_CHECKING:
     import xarray as xr

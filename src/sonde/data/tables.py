@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.dataset import pieces
+from sonde.core.values import pieces
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.errors import Finding, Warning
-from sonde.core.seal import Layout, read_run
+from sonde.core.layout import Layout
+from sonde.core.seal import read_run
 from sonde.core.section import Section
-from sonde.io.trace.schema import TraceSchema
+from sonde.io.trace.sealing import TraceSchema
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sonde.core.blocks import BlockFile
     from sonde.core.deadline import Deadline
     from sonde.core.described import Tables
-    from sonde.io.study.schema import StudySchema
+    from sonde.io.study.sealing import StudySchema
 
 
 class IoSchema:
@@ -63,7 +64,7 @@ class IoSchema:
 
 def _kind(attrs: Mapping[Any, Any]) -> TraceSchema | StudySchema:
     if attrs.get("kind") == "study":
-        from sonde.io.study.schema import StudySchema
+        from sonde.io.study.sealing import StudySchema
 
         return StudySchema()
     return TraceSchema()

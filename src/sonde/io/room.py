@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.diagnosis import Check
-    from sonde.core.seal import RoomSchema
+    from sonde.core.layout import RoomSchema
     from sonde.core.section import Section
     from sonde.core.survey_entry import SurveyEntry
 

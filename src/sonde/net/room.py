@@ -9,7 +9,7 @@ from sonde.core.room import Room
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.seal import RoomSchema
+    from sonde.core.layout import RoomSchema
     from sonde.core.section import Section
     from sonde.core.survey_entry import SurveyEntry
 

@@ -17,7 +17,8 @@ from sonde.core.deadline import within
 from sonde.core.errors import Interrupted, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.launch import session
-from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.measured import Measured
+from sonde.core.launch.session import Job
 from sonde.core.launch.start import Start
 from sonde.net.cells import FITTED
 from sonde.net.plan import Plan

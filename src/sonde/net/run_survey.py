@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
+from sonde.core.launch.start import ranks_for, start_for
 from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 # One below, at and above where MPIs change protocol.
 SIZES = (8, 256, 1024, 4096, 16384, 65536, 262144)
@@ -24,7 +25,7 @@ class NetSurvey(SurveyEntry):
     spread = 1.5
 
     def needs_s(self, call: Call) -> float:
-        call.start("sonde-net")
+        start_for(call, "sonde-net")
         return 2.5
 
     def measure(self, call: Call) -> Measured:
@@ -32,11 +33,11 @@ class NetSurvey(SurveyEntry):
         from sonde.net.modes import read_modes
         from sonde.net.plan import Plan, gap_for
 
-        start = call.start("sonde-net")
+        start = start_for(call, "sonde-net")
         plan = Plan(
             modes=read_modes(MODES),
             sizes=SIZES,
-            ntasks=call.ranks,
+            ntasks=ranks_for(call),
             seed=call.seed,
             gap_s=gap_for(call.budget_s),
         )

@@ -16,7 +16,7 @@ from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, count_of, index
 from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
-from sonde.core.seal import Layout, Variable
+from sonde.core.layout import Layout, Variable
 from sonde.core.status import ENDED_EARLY, NOT_MEASURED, STATUS, UNDECIDED, status_flags
 
 if TYPE_CHECKING:

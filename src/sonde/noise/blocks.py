@@ -21,7 +21,7 @@ from sonde.core.deadline import Deadline
 from sonde.core.described import Described, Tables, attribute
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
-from sonde.core.seal import Layout
+from sonde.core.layout import Layout
 from sonde.noise.plan import LEAST_PAIRS
 from sonde.noise.source_schema import BURST, SOURCE
 

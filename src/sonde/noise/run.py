@@ -16,7 +16,8 @@ from sonde.core.errors import UsageError, Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
 from sonde.core.launch.cpus import parse_cpu_list
-from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.measured import Measured
+from sonde.core.launch.session import Job
 from sonde.core.launch.start import Start
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import (

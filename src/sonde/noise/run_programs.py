@@ -24,6 +24,7 @@ from sonde.core.events import Event, Progress
 from sonde.core.interrupt import signals
 from sonde.core.launch import libexec, session
 from sonde.core.launch.process import Ending, ProbeProcess, without_log
+from sonde.core.layout import SealedFile
 from sonde.noise.schema import NAME, SCHEMA
 
 POLL_S = 2.0  # Sonde's own wake-ups are noise, too; what programs say, and their end, are heard at once
@@ -62,7 +63,7 @@ class Request:
 class Measured:
     """What a run left: its dataset, how it ended, whether the user interrupted it, what went wrong meanwhile."""
 
-    file: seal.SealedFile
+    file: SealedFile
     stop_reason: str
     interrupted: bool
     error: SondeError | None

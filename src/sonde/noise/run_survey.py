@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
+from sonde.core.launch.start import ranks_for, start_for
 from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 
 class NoiseSurvey(SurveyEntry):
@@ -23,18 +24,18 @@ class NoiseSurvey(SurveyEntry):
         from sonde.noise.plan import LEAST_PAIRS, block_length, needed_budget
         from sonde.noise.run import QUICK_PERIOD_S
 
-        call.start("sonde-noise")
+        start_for(call, "sonde-noise")
         return needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
 
     def measure(self, call: Call) -> Measured:
         from sonde.noise import run as noise
 
-        start = call.start("sonde-noise")
+        start = start_for(call, "sonde-noise")
         try:
             return noise.measure_quickly(
                 start,
                 call.folder / "noise.nc",
-                ntasks=call.ranks,
+                ntasks=ranks_for(call),
                 seed=call.seed,
                 command=call.command,
                 budget_s=call.budget_s,

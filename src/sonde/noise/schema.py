@@ -18,7 +18,7 @@ import numpy as np
 from sonde.core.allowed import Allowed
 from sonde.core.described import Described
 from sonde.core.errors import DataError, Finding
-from sonde.core.seal import Layout, RoomSchema
+from sonde.core.layout import Layout, RoomSchema
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,7 +37,7 @@ LEADING: dict[str, tuple[tuple[str, ...], ...]] = {
 KINDS = {
     "run": "sonde.noise.blocks",
     "source": "sonde.noise.source_schema",
-    "host": "sonde.noise.host_schema",
+    "host": "sonde.noise.host_sealing",
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from sonde.core.allowed import COUNT, FINITE, LEVELS, NUMBERED, Allowed, codes, count_of
 from sonde.core.described import ROOT, Described, Tables, optional
 from sonde.core.errors import DataError, Warning
-from sonde.core.seal import Layout, Variable
+from sonde.core.layout import Layout, Variable
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.diagnosis import Check
-    from sonde.core.seal import RoomSchema
+    from sonde.core.layout import RoomSchema
     from sonde.core.section import Section
     from sonde.core.survey_entry import SurveyEntry
 
@@ -28,7 +28,7 @@ class PowerRoom(Room):
     asks = ("power", "bus")
 
     def schema(self) -> RoomSchema:
-        from sonde.power.recording.schema import SCHEMA
+        from sonde.power.recording.sealing import SCHEMA
 
         return SCHEMA
 

@@ -298,7 +298,7 @@ def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bo
 
 def _what(chosen: dict[str, str]) -> str:
     """ "objects in /scratch/objects (posix), keys in memory"."""
-    from sonde.store.told import HOLDS
+    from sonde.store.server_status import HOLDS
 
     parts = []
     for role, text in chosen.items():
@@ -674,7 +674,7 @@ def status(**given: Any) -> Outcome:
     sonde store status
     sonde store status --server n17:5440 --server n18:5440 --json
     """
-    from sonde.store import told
+    from sonde.store import server_status
     from sonde.store.client import ServerStatus
 
     where = where_of(given)
@@ -686,12 +686,12 @@ def status(**given: Any) -> Outcome:
     outcome = Outcome(
         "store",
         "status",
-        told.verdict(servers, len(asked)),
+        server_status.verdict(servers, len(asked)),
         findings=[],
-        tables=[table for server in servers for table in told.tables(server)],
-        warnings=[*told.silent(silent), *told.warnings(servers)],
-        sound=not silent and not any(told.troubled(server) for server in servers),
-        values={"servers": [told.as_json(server, said) for server, said in asked.items()]},
+        tables=[table for server in servers for table in server_status.tables(server)],
+        warnings=[*server_status.silent(silent), *server_status.warnings(servers)],
+        sound=not silent and not any(server_status.troubled(server) for server in servers),
+        values={"servers": [server_status.as_json(server, said) for server, said in asked.items()]},
     )
     if silent:
         outcome.exit = Exit.ENVIRONMENT

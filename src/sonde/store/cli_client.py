@@ -82,7 +82,7 @@ class Where:
         for role in roles:
             if role not in backends:
                 from sonde.core.errors import EnvironmentFailure
-                from sonde.store.told import HOLDS
+                from sonde.store.server_status import HOLDS
 
                 keepers = " or ".join(name for name, _ in run.KEEPERS[role])
                 raise EnvironmentFailure(

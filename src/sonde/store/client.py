@@ -31,7 +31,8 @@ from numpy.typing import DTypeLike, NDArray
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest
 from sonde.store import tables
 from sonde.store.errors import BatchError, of_status
-from sonde.store.tables import Table
+from sonde.store.server_status import ServerStatus
+from sonde.store.tables import Name, Safety, Table
 
 try:
     import sonde._store as _store
@@ -44,8 +45,6 @@ except ImportError as error:
         "'sonde doctor' says what to install; then 'make setup' builds it",
     ) from None
 
-Name = str | bytes
-Safety = Literal["none", "network", "storage"]
 
 OPTIONS = (
     "transport",
@@ -69,23 +68,6 @@ class ObjectStatus:
 
     size: int
     changed_ns: int
-
-
-@dataclass(frozen=True)
-class ServerStatus:
-    """Of one server.
-
-    address: "host:port". roles: of data, kv, db. transport, provider, detail: how this client is connected.
-    report: what the server says of itself: roles with latencies (s), operations and outcomes by name,
-    connections, bytes_in, bytes_out, last_error, last_refused.
-    """
-
-    address: str
-    roles: list[str]
-    transport: str
-    provider: str
-    detail: str
-    report: Mapping[str, Any]
 
 
 def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client:
@@ -428,7 +410,7 @@ class Client:
 
         StoreError  store.bad_report: something that this version does not understand.
         """
-        from sonde.store.told import report_of
+        from sonde.store.server_status import report_of
 
         found = []
         for one in self._native.status():

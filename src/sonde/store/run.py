@@ -124,7 +124,7 @@ def kept_in(
 
 def _check_held(folder: Path, found: Mapping[str, str]) -> None:
     """EnvironmentFailure  store.cannot_open: a backend would have to make its part of the store to read it."""
-    from sonde.store.told import HOLDS
+    from sonde.store.server_status import HOLDS
 
     hint = "put something into it first, or correct its name"
     if not any((folder / below / MARKER).exists() for keepers in KEEPERS.values() for _, below in keepers):

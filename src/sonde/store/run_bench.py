@@ -20,13 +20,15 @@ from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warnin
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
+from sonde.core.launch.measured import Measured
 from sonde.core.launch.process import with_tail, without_log
-from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.session import Job
 from sonde.core.launch.start import prepare_alone
 from sonde.store import run_hdf5
 from sonde.store.plan import CLIENT_NAMES, HDF5, ROLES, Case, Plan
 from sonde.store.run import program
-from sonde.store.schema import BURST, SCHEMA
+from sonde.store.schema import BURST
+from sonde.store.sealing import SCHEMA
 
 PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0

@@ -10,7 +10,7 @@ from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 # What is slow by a factor that the room's own run tells anyway would take most of the time; and within one host ofi-rma
 # goes the way of ofi-rdm.

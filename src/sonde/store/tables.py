@@ -14,22 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from sonde.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from sonde.store.client import Client, Name, Safety
 
 TYPES = ("boolean", "int32", "uint32", "int64", "uint64", "float32", "float64", "text", "blob")
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "prefix", "like", "is null", "is not null")
 Where = tuple[Any, ...] | None
+Name = str | bytes
+Safety = Literal["none", "network", "storage"]
+
+
+class Batches(Protocol):
+    """What tables need of a client (`client.Client`)."""
+
+    def batch(self, safety: Safety | None = None) -> Any: ...
 
 
 class Table:
     """One table of a server. fields: {name: type}. indexes: [(names, unique)]."""
 
-    def __init__(self, client: Client, space: Name, name: Name, schema: Any) -> None:
+    def __init__(self, client: Batches, space: Name, name: Name, schema: Any) -> None:
         self._client, self._space, self._name, self._schema = client, space, name, schema
 
     @property
@@ -98,7 +103,7 @@ class Table:
 
 
 def one(
-    client: Client,
+    client: Batches,
     operation: str,
     space: Name,
     name: Name,

@@ -13,9 +13,11 @@ import xarray as xr
 
 from sonde import _core
 from sonde.bus.plan import TESTS, Case, Plan, Variant
-from sonde.bus.schema import DECISION, SAMPLES, SCHEMA
+from sonde.bus.schema import DECISION, SAMPLES
+from sonde.bus.sealing import SCHEMA
 from sonde.bus.values import Values
 from sonde.core import seal
+from sonde.core.layout import SealedFile
 
 K = 8  # values of a record
 RECORDS = Path(__file__).parents[3] / "native/bus/probe/records.hpp"
@@ -124,7 +126,7 @@ def sealed(
     name: str = "bus",
     stop_reason: str = "converged",
     **header: Any,
-) -> seal.SealedFile:
+) -> SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
     seal.start_run(

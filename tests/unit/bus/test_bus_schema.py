@@ -11,7 +11,8 @@ from probe_runs import K, decision, made, near, planned, sealed, visit, write
 import sonde
 from sonde.bus.analyse import _bases, analyse
 from sonde.bus.plan import MOST_DATAGRAM, Case, read_variant, variant_of
-from sonde.bus.schema import FACTS, SCHEMA, validate
+from sonde.bus.schema import FACTS, validate
+from sonde.bus.sealing import SCHEMA
 from sonde.bus.values import Values
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError

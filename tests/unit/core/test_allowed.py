@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sonde.core import values
 from sonde.core.allowed import (
     COUNT,
     FINITE,
@@ -98,13 +99,11 @@ def test_what_rises_may_stand_still_unless_it_rises_strictly():
 
 
 def test_order_is_held_across_the_pieces_in_which_a_long_column_is_read(monkeypatch):
-    from sonde.core import dataset
-
-    monkeypatch.setattr(dataset.pieces, "__defaults__", (8 * 10,))
-    values = np.arange(35.0)
-    assert found(values, Allowed(rises="row")) == ""
-    values[10] = 3.0  # the first of the second piece
-    assert "at row 10 is 3.0" in found(values, Allowed(rises="row"))
+    monkeypatch.setattr(values.pieces, "__defaults__", (8 * 10,))
+    rising = np.arange(35.0)
+    assert found(rising, Allowed(rises="row")) == ""
+    rising[10] = 3.0  # the first of the second piece
+    assert "at row 10 is 3.0" in found(rising, Allowed(rises="row"))
 
 
 def test_only_positions_and_codes_are_read_at_any_size():

@@ -438,12 +438,12 @@ def test_a_probe_that_was_not_built_says_for_what_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "libexec", lambda: tmp_path)
-    monkeypatch.setattr(mpirun_module, "built_flavours", lambda: ("mpich",))
+    monkeypatch.setattr(launch, "built_flavours", lambda: ("mpich",))
     with pytest.raises(EnvironmentFailure, match="not built for openmpi; it was built for mpich") as caught:
         launch.probe("sonde-net", "openmpi")
     assert caught.value.code == "net.no_probe"
     assert "SONDE_MPI=mpich" in caught.value.hint
-    monkeypatch.setattr(mpirun_module, "built_flavours", lambda: ())
+    monkeypatch.setattr(launch, "built_flavours", lambda: ())
     with pytest.raises(EnvironmentFailure, match="no probe was built here"):
         launch.probe("sonde-net", "openmpi")
 

@@ -22,6 +22,7 @@ from sonde.core import dataset, seal
 from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, NullProgress
 from sonde.core.launch import Placement, session, with_environment
+from sonde.core.launch.measured import Measured
 from sonde.core.launch.mpirun import Mpi
 from sonde.core.launch.process import Ending
 from sonde.core.launch.session import Job
@@ -374,7 +375,7 @@ class TestInterrupted:
         listener.stop()  # nothing is under way
 
     def test_another_thread_may_run_it_without_signals(self, job):
-        kept: list[session.Measured] = []
+        kept: list[Measured] = []
         asked = job("start()\nmeasure()\nend()")
         thread = threading.Thread(target=lambda: kept.append(session.run(asked, Listener())))
         thread.start()

@@ -13,6 +13,7 @@ from fakeroom import make_run
 from sonde import _core
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
+from sonde.core.layout import SealedFile
 from sonde.data.recover import default_target, recover
 
 
@@ -75,7 +76,7 @@ def test_a_folder_whose_removal_was_cut_short_is_finished(tmp_path):
     (run / "rank-00001.blk").unlink()
     before = (tmp_path / "a.nc").read_bytes()
     (file,) = recover(run)
-    assert file == seal.SealedFile(tmp_path / "a.nc", True, [])
+    assert file == SealedFile(tmp_path / "a.nc", True, [])
     assert (tmp_path / "a.nc").read_bytes() == before
     assert not run.exists()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sonde.core.errors import EnvironmentFailure, Exit
+from sonde.core.layout import SealedFile
 from sonde.core.outcome import Outcome
-from sonde.core.seal import SealedFile
 from sonde.noise import saved
 from sonde.noise.run_programs import Measured
 

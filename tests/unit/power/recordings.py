@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sonde.core import seal
+from sonde.core.layout import SealedFile
 from sonde.power.recording.run_record import Recorder
-from sonde.power.recording.schema import NAME, SCHEMA
+from sonde.power.recording.schema import NAME
+from sonde.power.recording.sealing import SCHEMA
 from sonde.power.stack.telemetry import ClusterSample, JobSample, NodeSample
 
 S = 1_000_000_000
@@ -51,7 +53,7 @@ def report(at_ns: int, **more) -> ClusterSample:
     return ClusterSample("demo", at_ns, **{**told, **more})
 
 
-def recorded(folder: Path, samples, events=(), nodes=("n1", "n2")) -> seal.SealedFile:
+def recorded(folder: Path, samples, events=(), nodes=("n1", "n2")) -> SealedFile:
     """Sealed as `sonde power run` seals it. events: (who, what), seen at the end."""
     run_dir = folder / "a.run"
     seal.start_run(

@@ -12,8 +12,10 @@ import xarray as xr
 
 from sonde import _core
 from sonde.core import seal
+from sonde.core.layout import SealedFile
 from sonde.store.plan import VARIANTS, Plan, Variant
-from sonde.store.schema import BURST, SCHEMA, VERDICT
+from sonde.store.schema import BURST, VERDICT
+from sonde.store.sealing import SCHEMA
 
 EPOCH_LENGTH = 8
 RECORD = np.dtype(
@@ -111,7 +113,7 @@ def sealed(
     name: str = "store",
     stop_reason: str = "converged",
     **header: Any,
-) -> seal.SealedFile:
+) -> SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
     seal.start_run(

@@ -14,7 +14,8 @@ from sonde.core import seal
 from sonde.core.errors import DataError
 from sonde.core.status import CONVERGED, NOT_MEASURED, UNDECIDED
 from sonde.store.plan import VARIANTS, Case, Plan
-from sonde.store.schema import SCHEMA, validate
+from sonde.store.schema import validate
+from sonde.store.sealing import SCHEMA
 
 CASES = (Case("object", "write", 4096), Case("kv", "get", 64, 1000), Case("object", "read", 64, 1, 16))
 

@@ -24,7 +24,8 @@ from sonde.core.errors import (
     Warning,
 )
 from sonde.core.events import NullProgress
-from sonde.core.launch.session import Measured
+from sonde.core.launch.measured import Measured
+from sonde.core.launch.start import ranks_for, start_for
 from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 from sonde.survey import run
 from sonde.survey.result import RoomResult
@@ -224,7 +225,9 @@ class TestVisits:
         assert [finding.code for finding in second.findings] == ["noise.found"]
         assert [warning.code for warning in first.warnings] == ["net.odd"]
         assert (first.complete, first.sound, second.sound) == (True, True, False)
-        assert {(call.seed, call.hosts, call.ranks) for call in net.calls + noise.calls} == {(5, "n[1-2]", 2)}
+        assert {(call.seed, call.hosts, call.ntasks) for call in net.calls + noise.calls} == {
+            (5, "n[1-2]", 2)
+        }
 
     def test_without_a_seed_all_rooms_take_the_same(self, entries, survey):
         net, noise = Room("net"), Room("noise")
@@ -476,7 +479,7 @@ class TestRooms:
     def test_the_usual_budget_of_check_is_enough_for_all_rooms_and_a_short_one_for_all_but_noise(
         self, monkeypatch, tmp_path
     ):
-        monkeypatch.setattr(Call, "start", lambda self, program: None)
+        monkeypatch.setattr("sonde.core.launch.start.prepare", lambda *words: None)
         for module, name in (
             ("sonde.io.record.run_trace", "library"),
             ("sonde.store.run", "program"),
@@ -494,15 +497,15 @@ class TestRooms:
         monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")
         call = Call("lab", tmp_path, "auto", None, None, 1, (), 10.0, 0.0, lambda *_: NullProgress())
         with pytest.raises(EnvironmentFailure) as told:
-            call.start("sonde-lab")
+            start_for(call, "sonde-lab")
         assert told.value.code == "lab.no_mpi"
         monkeypatch.setenv("SLURM_NTASKS", "12")
-        assert call.ranks == 12
+        assert ranks_for(call) == 12
 
     def test_hosts_that_cannot_be_read_skip_the_room(self, tmp_path):
         call = Call("lab", tmp_path, "auto", "n[1-", None, 1, (), 10.0, 0.0, lambda *_: NullProgress())
         with pytest.raises(UsageError):
-            call.start("sonde-lab")
+            start_for(call, "sonde-lab")
 
 
 class TestReportInterruption:

@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from sonde.core.errors import UsageError, nearest
+from sonde.core import distribution
+from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,13 +96,16 @@ def launcher(name: str = "auto", *, mpi: str | None = None) -> Launcher:
 
 
 def _automatic(mpi: str | None) -> Launcher:
-    from sonde.core.launch.mpirun import candidates
-
     if in_slurm_job() and shutil.which("srun"):
         return launcher("srun", mpi=mpi)
-    if mpi or os.environ.get("SONDE_MPI") or os.environ.get("MPI_HOME") or candidates():
+    if mpi or os.environ.get("SONDE_MPI") or os.environ.get("MPI_HOME") or _mpi_on_path():
         return launcher("mpirun", mpi=mpi)
     return launcher("local")
+
+
+def _mpi_on_path() -> bool:
+    module, _, _ = LAUNCHERS["mpirun"].partition(":")
+    return bool(import_module(module).candidates())
 
 
 def in_slurm_job() -> bool:
@@ -114,12 +118,24 @@ def probe(name: str, flavour: str) -> Path:
 
     Raises EnvironmentFailure: it was not built for this flavour; the hint says for which it was.
     """
-    from sonde.core.launch.mpirun import missing_probe
-
     path = libexec() / flavour / name
     if not os.access(path, os.X_OK):
-        raise missing_probe(name, flavour)
+        raise _missing_probe(name, flavour)
     return path
+
+
+def _missing_probe(name: str, flavour: str) -> EnvironmentFailure:
+    """The error for a probe that was not built for this MPI."""
+    built = built_flavours()
+    others = f"it was built for {' and '.join(built)}" if built else "no probe was built here"
+    if built:
+        hint = (
+            f"install {flavour}'s compiler wrapper ({distribution.install(flavour)}) and run 'make setup', "
+        )
+        hint += f"or set SONDE_MPI={built[0]}"
+    else:
+        hint = f"install an MPI ({distribution.install('openmpi')}) and run 'make setup'"
+    return EnvironmentFailure("net.no_probe", f"{name} was not built for {flavour}; {others}", hint)
 
 
 def libexec() -> Path:

@@ -215,20 +215,6 @@ def no_mpi(flavour: str = "") -> EnvironmentFailure:
     )
 
 
-def missing_probe(name: str, flavour: str) -> EnvironmentFailure:
-    """The error for a probe that was not built for this MPI."""
-    built = built_flavours()
-    others = f"it was built for {' and '.join(built)}" if built else "no probe was built here"
-    if built:
-        hint = (
-            f"install {flavour}'s compiler wrapper ({distribution.install(flavour)}) and run 'make setup', "
-        )
-        hint += f"or set SONDE_MPI={built[0]}"
-    else:
-        hint = f"install an MPI ({distribution.install('openmpi')}) and run 'make setup'"
-    return EnvironmentFailure("net.no_probe", f"{name} was not built for {flavour}; {others}", hint)
-
-
 class Mpirun:
     """Starts ranks with the mpirun that `find_mpi` finds. `mpi`: a flavour or a path, as `find_mpi` takes
     it.

@@ -27,8 +27,10 @@ from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, Progress
 from sonde.core.interrupt import PutOff, put_off, signals
+from sonde.core.launch.measured import Measured
 from sonde.core.launch.process import Ending, ProbeProcess, with_tail, without_log
 from sonde.core.launch.start import Start, mpi_environment, transport
+from sonde.core.layout import RoomSchema
 from sonde.core.surroundings import place_of_ranks
 
 
@@ -50,7 +52,7 @@ class Job:
     deadline   when all of it is over, saving and analysis included.
     """
 
-    schema: seal.RoomSchema
+    schema: RoomSchema
     start: Start
     ntasks: int
     words: Callable[[str, float], Sequence[str]]
@@ -73,37 +75,6 @@ class Job:
     def line(self, time_s: float) -> list[str]:
         """The whole command line that measures for `time_s`."""
         return self.start.line(self.words(str(self.run_dir.resolve()), time_s), self.ntasks, self.env)
-
-
-@dataclass
-class Measured:
-    """What a run left: datasets, one a part; how it ended; whether the user interrupted it.
-
-    error: what went wrong while measuring, when something was measured all the same. facts: root attributes
-    that the listener learnt.
-    """
-
-    files: list[seal.SealedFile]
-    stop_reason: str
-    interrupted: bool
-    error: SondeError | None
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def paths(self) -> list[Path]:
-        return [file.path for file in self.files]
-
-    def check(self, warnings: Sequence[Warning] = ()) -> Measured:
-        """Itself; raises `error` when there is one, with the word where what was measured before it is.
-
-        warnings: those of the dataset, which are told with it.
-        """
-        if self.error is not None:
-            self.error.beside(warnings)
-            kept = f"what was measured is in {', '.join(map(str, self.paths))}"
-            self.error.hint = "; ".join(filter(None, (kept, self.error.hint)))
-            raise self.error
-        return self
 
 
 class Listener:

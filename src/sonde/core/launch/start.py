@@ -13,6 +13,7 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
 from sonde.core.launch import Launcher, launcher, libexec, probe
 from sonde.core.launch.cpus import available
 from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
+from sonde.core.survey_entry import Call
 
 MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
 TRANSPORT_VARIABLES = (
@@ -152,3 +153,19 @@ def transport(environment: Mapping[str, str]) -> str:
 def mpi_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What of the environment steers MPIs and their transports; nothing else of it is anybody's business."""
     return {name: value for name, value in environment.items() if name.startswith(MPI_PREFIXES)}
+
+
+def start_for(call: Call, program: str) -> Start:
+    """How a survey's ranks of a room are started.
+
+    Raises
+    ------
+    EnvironmentFailure  <room>.no_mpi, <room>.no_probe.
+    """
+    hosts = hostlist.expand(call.hosts) if call.hosts else ()
+    return prepare(call.room, program, call.launcher, hosts)
+
+
+def ranks_for(call: Call) -> int:
+    """Ranks that a survey was asked for, or as many as there are by default."""
+    return default_ntasks() if call.ntasks is None else call.ntasks

@@ -23,6 +23,8 @@ from typing import Any
 
 from sonde.core.errors import UsageError, nearest
 
+# Layers that benchmarks call. What is not within calls of the first of them that a benchmark used is its start-up.
+TOPS = ("hdf5", "mpiio")
 KINDS = (
     "other",
     "open",

@@ -242,18 +242,6 @@ def _switched_off(name: str) -> list[Warning]:
     ] * bool(why)
 
 
-def killed(state: Mapping[str, Any]) -> Warning:
-    """What is to be said of a run whose Sonde was killed before it read the counters."""
-    name = str(state.get("volume", "?"))
-    on = state.get("profiling") == "ours"
-    return Warning(
-        "io.no_server_counters",
-        "what servers counted is not in the dataset: Sonde was killed before it could be read"
-        + (f"; profiling of the volume {name} may be on" if on else ""),
-        typed(PROGRAM, "volume", "profile", name, "stop") if on else "",
-    )
-
-
 def _mounts(name: str) -> list[str]:
     """Where this host has the volume, or a folder of it, mounted."""
     return mounts_of(kernel_lines(Path("/proc/self/mounts")), name)

@@ -23,6 +23,7 @@ from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks, mpi_environment
+from sonde.core.layout import SealedFile
 from sonde.core.lines import kernel_lines
 from sonde.core.printable import one_line
 from sonde.core.units import format_duration
@@ -31,7 +32,8 @@ from sonde.io.maps.run_elf import Program, why_not
 from sonde.io.maps.table import compiled, rule_names
 from sonde.io.record import run_attach, run_gluster, run_probe, run_tracefs, run_watch
 from sonde.io.trace import run_close
-from sonde.io.trace.schema import NAME, TraceSchema
+from sonde.io.trace.schema import NAME
+from sonde.io.trace.sealing import TraceSchema
 
 TRACER = "libsonde-io.so"
 TABLE = "table"
@@ -100,7 +102,7 @@ class Traced:
     may hide. length_s: the command's time.
     """
 
-    file: seal.SealedFile
+    file: SealedFile
     status: int
     interrupted: bool
     length_s: float

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde.core.errors import EnvironmentFailure, Interrupted
+from sonde.io.maps.layers import TOPS
 from sonde.io.record import run_trace
-from sonde.io.study.analyse import TOPS
 from sonde.io.trace import hints
 from sonde.io.trace.findings import findings
 from sonde.io.trace.hints import Trial, Untried

@@ -18,7 +18,9 @@ from sonde.core import stats
 from sonde.core.allowed import COUNT, index
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
+from sonde.io.maps.layers import TOPS
 from sonde.io.study.schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, RECORD, WHOLE
+from sonde.io.trace.ratios import ratio_of_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 DIRECTIONS = ("write", "read")
-TOPS = (
-    "hdf5",
-    "mpiio",
-)  # what a benchmark calls: what is not within calls of the first that it did is start-up
 TRACER = "tracer"
 LEAST_SPREAD = 3  # runs: of two an interval may have any width
 
@@ -153,15 +151,6 @@ def middle(values: np.ndarray) -> tuple[float, float, float]:
     if known.size < LEAST_SPREAD:
         return (stats.median(known), float("nan"), float("nan"))
     return (stats.median(known), *stats.epoch_median_ci(known))
-
-
-def ratio_of_pairs(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
-    """Typical second/first of pairs, and its interval; NaN with fewer than six pairs."""
-    known = (first > 0) & (second > 0) & np.isfinite(first) & np.isfinite(second)
-    if not known.any():
-        return (float("nan"),) * 3
-    shift = stats.hodges_lehmann(np.log(second[known] / first[known]))
-    return (float(np.exp(shift.estimate)), float(np.exp(shift.low)), float(np.exp(shift.high)))
 
 
 def _paired(

@@ -35,6 +35,7 @@ from sonde.core.errors import (
 )
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
+from sonde.core.launch.measured import Measured
 from sonde.core.launch.mpirun import Mpi
 from sonde.core.launch.start import Start, mpi_environment
 from sonde.io.maps.layers import Layer
@@ -42,7 +43,8 @@ from sonde.io.record import run_trace
 from sonde.io.study import analyse, ior_output, run_limits
 from sonde.io.study import plan as study_plan
 from sonde.io.study.plan import Cell, Plan, Step
-from sonde.io.study.schema import FIELDS, LIMITS, RECORD, StudySchema
+from sonde.io.study.schema import FIELDS, LIMITS, RECORD
+from sonde.io.study.sealing import StudySchema
 from sonde.io.trace import hints
 from sonde.io.trace.schema import NAME
 
@@ -505,7 +507,7 @@ class _Study:
         )
 
 
-def measure(request: Request, progress: Progress) -> session.Measured:
+def measure(request: Request, progress: Progress) -> Measured:
     """Runs the study, and makes its dataset, however it ended.
 
     Raises
@@ -572,7 +574,7 @@ def measure(request: Request, progress: Progress) -> session.Measured:
                 progress=asked.leave,
                 deadline=within(request.budget_s, request.began),
             )
-    return session.Measured(files, stop_reason, study.interrupted or asked.came, broken)
+    return Measured(files, stop_reason, study.interrupted or asked.came, broken)
 
 
 def _nothing(study: _Study) -> EnvironmentFailure:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
+from sonde.core.launch.start import ranks_for, start_for
 from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 WORKLOAD = "ior:-a MPIIO -c -t 1m -e"
 BLOCK_BYTES = 8 << 20  # of each rank: enough to be cut up, and written in little time
@@ -30,7 +31,7 @@ class IoSurvey(SurveyEntry):
         from sonde.io.record import run_trace
         from sonde.io.study import run
 
-        call.start(run.LOAD)
+        start_for(call, run.LOAD)
         run_trace.library()
         return 2.5
 
@@ -43,7 +44,7 @@ class IoSurvey(SurveyEntry):
         from sonde.io.study import plan as study_plan
         from sonde.io.study import run
 
-        start = call.start(run.LOAD)
+        start = start_for(call, run.LOAD)
         run_trace.library()
         left_s = call.budget_s - (time.monotonic() - call.began)
         if left_s < LEAST_S:
@@ -55,16 +56,16 @@ class IoSurvey(SurveyEntry):
         layers = run_maps.chosen((), (), False)
         cells = study_plan.cells_of(
             [study_plan.read_workload(WORKLOAD)],
-            [call.ranks * BLOCK_BYTES],
+            [ranks_for(call) * BLOCK_BYTES],
             [study_plan.NO_IO],
             [()],
             [str(call.folder.resolve())],
             [""],
-            call.ranks,
+            ranks_for(call),
         )
         plan = study_plan.Plan(
             cells,
-            call.ranks,
+            ranks_for(call),
             rounds=12,
             traced_rounds=TRACED_ROUNDS,
             rates_first=True,

@@ -26,7 +26,6 @@ from sonde.core.lines import decoded
 from sonde.core.owned_files import Folder
 from sonde.core.seal import cannot_write
 from sonde.core.units import format_size
-from sonde.io.record import run_gluster
 from sonde.io.trace import servers
 from sonde.io.trace.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN, folded
 
@@ -239,7 +238,7 @@ def _servers(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
         return {}, [_no_counters(run)]
     if told["servers"]:
         return {"servers": told}, []
-    return {}, [] if ended else [run_gluster.killed(told)]
+    return {}, [] if ended else [servers.killed(told)]
 
 
 def _no_counters(run: Folder) -> Warning:

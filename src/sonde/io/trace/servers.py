@@ -14,6 +14,7 @@ import numpy as np
 
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
+from sonde.core.errors import Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io.maps.layers import DIRECTIONS
@@ -386,3 +387,15 @@ def _operations_table(summary: xr.Dataset, every: bool) -> Table:
 def _extreme(values: np.ndarray, of: Any) -> float:
     """Of all servers; NaN where one does not know it."""
     return float(of(values)) if values.size and np.isfinite(values).all() else float("nan")
+
+
+def killed(state: Mapping[str, Any]) -> Warning:
+    """What is to be said of a run whose Sonde was killed before it read the counters."""
+    name = str(state.get("volume", "?"))
+    on = state.get("profiling") == "ours"
+    return Warning(
+        "io.no_server_counters",
+        "what servers counted is not in the dataset: Sonde was killed before it could be read"
+        + (f"; profiling of the volume {name} may be on" if on else ""),
+        typed("gluster", "volume", "profile", name, "stop") if on else "",
+    )

@@ -14,8 +14,8 @@ import numpy as np
 
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
-from sonde.io.study.analyse import ratio_of_pairs
 from sonde.io.trace.hints import Trial, Untried
+from sonde.io.trace.ratios import ratio_of_pairs
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -28,7 +28,8 @@ from sonde.bus.keys import DOMAINS, Grant
 from sonde.core.deadline import within
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
-from sonde.core.launch import libexec, session
+from sonde.core.launch import libexec
+from sonde.core.launch.measured import Measured
 from sonde.core.owned_files import write_whole
 from sonde.power.demo import scenario
 from sonde.power.recording.run_record import Recorder, Request, measure
@@ -152,7 +153,7 @@ class Daemon:
 
 def run(
     out: Path, command: Sequence[str], length_s: float, progress: Progress, began: float, quick: bool = False
-) -> session.Measured:
+) -> Measured:
     """The whole demo, within length_s of `began` (time.monotonic), or little more.
 
     quick: the managers and the nodes alone, without monitor, bridge and workflow.

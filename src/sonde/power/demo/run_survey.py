@@ -11,7 +11,7 @@ from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 LEAST_S = 2.0  # a share from which on it is shown; it may take a little more
 LONGEST_S = 20.0  # what it shows is shown by then

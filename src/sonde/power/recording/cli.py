@@ -15,7 +15,7 @@ from sonde.core.outcome import Outcome
 from sonde.power.cli_options import CONFIG
 
 if TYPE_CHECKING:
-    from sonde.core.launch.session import Measured
+    from sonde.core.launch.measured import Measured
 
 
 @click.command()

@@ -23,9 +23,11 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
 from sonde.core.events import Progress
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
+from sonde.core.launch.measured import Measured
 from sonde.power.monitor.budget import since_s
 from sonde.power.monitor.run_monitor import Ears
-from sonde.power.recording.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SCHEMA, SOURCES, TRAFFIC
+from sonde.power.recording.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SOURCES, TRAFFIC
+from sonde.power.recording.sealing import SCHEMA
 from sonde.power.stack import run_bus
 from sonde.power.stack.config import Stack
 from sonde.power.stack.telemetry import AnySample, ClusterSample, JobSample, NodeSample
@@ -169,7 +171,7 @@ class Recorder:
 Beside = Callable[[Recorder, threading.Event], None]
 
 
-def measure(request: Request, progress: Progress, beside: Beside | None = None) -> session.Measured:
+def measure(request: Request, progress: Progress, beside: Beside | None = None) -> Measured:
     """Records until the time is over or it is interrupted, and saves what there is.
 
     beside : works meanwhile, in a thread of its own, until its event is set; the recording ends with it
@@ -247,7 +249,7 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
             )
     if failed and not asked.is_set():
         raise failed[0]
-    return session.Measured(files, reason, asked.is_set() or late.came, None)
+    return Measured(files, reason, asked.is_set() or late.came, None)
 
 
 def _record(

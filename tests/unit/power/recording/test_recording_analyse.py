@@ -15,7 +15,8 @@ from sonde.power.monitor import verdict as monitor_verdict
 from sonde.power.monitor.budget import Held
 from sonde.power.recording import figures, verdict
 from sonde.power.recording.analyse import analyse, node_series_of
-from sonde.power.recording.schema import RAW, SCHEMA, SUMMARY
+from sonde.power.recording.schema import RAW, SUMMARY
+from sonde.power.recording.sealing import SCHEMA
 from sonde.power.stack.telemetry import JobSample, NodeSample
 
 

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from sonde.core.errors import SondeError, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.store.errors import StoreError
 
-if TYPE_CHECKING:
-    from sonde.store.client import ServerStatus
-
 HOLDS = {"data": "objects", "kv": "keys", "db": "tables"}
 _NUMBERS = ("up_s", "bytes_in", "bytes_out", "connections", "connections_ever", "refused", "bad_frames")
 _LAST = ("last_error", "last_refused")
 _TIMES = {"messages": ("wait", "backend"), "syncs": ("sync",)}  # of a role: where it has counted some
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """Of one server.
+
+    address: "host:port". roles: of data, kv, db. transport, provider, detail: how this client is connected.
+    report: what the server says of itself: roles with latencies (s), operations and outcomes by name,
+    connections, bytes_in, bytes_out, last_error, last_refused.
+    """
+
+    address: str
+    roles: list[str]
+    transport: str
+    provider: str
+    detail: str
+    report: Mapping[str, Any]
 
 
 def report_of(text: bytes, address: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from sonde.store import told
+from sonde.store import server_status
 
 ROLE = {
     "role": "kv",
@@ -32,16 +32,16 @@ def server(**report):
 
 
 def test_all_operations_of_all_servers_are_counted():
-    assert told.verdict([server()]) == "1 server answers; 3 operations so far"
-    assert told.verdict([server(), server()]) == "2 servers answer; 6 operations so far"
-    assert told.verdict([server(operations={})]) == "1 server answers; 0 operations so far"
-    assert told.verdict([server()], 3) == "1 of 3 servers answers; 3 operations so far"
-    assert told.verdict([], 2) == "none of 2 servers answers"
+    assert server_status.verdict([server()]) == "1 server answers; 3 operations so far"
+    assert server_status.verdict([server(), server()]) == "2 servers answer; 6 operations so far"
+    assert server_status.verdict([server(operations={})]) == "1 server answers; 0 operations so far"
+    assert server_status.verdict([server()], 3) == "1 of 3 servers answers; 3 operations so far"
+    assert server_status.verdict([], 2) == "none of 2 servers answers"
 
 
 def test_what_never_happened_has_no_time():
     turned_away = {"last_refused": "10.0.0.9: store.denied", "last_refused_s_ago": 1.0}
-    serves, times, facts = told.tables(
+    serves, times, facts = server_status.tables(
         server(last_error="disk", last_error_s_ago=2.0, refused=3, **turned_away)
     )
     assert serves.rows == [("keys", "lmdb", "3 keys")]
@@ -52,17 +52,17 @@ def test_what_never_happened_has_no_time():
 
 
 def test_a_server_without_roles_has_tables_too():
-    serves, times, facts = told.tables(server(roles=[], operations=None))
+    serves, times, facts = server_status.tables(server(roles=[], operations=None))
     assert (serves.rows, times.rows) == ([], [])
     assert dict(facts.rows)["operations"] == "none"
 
 
 def test_a_broken_backend_and_damaged_frames_are_warned_of():
     sick = server(roles=[ROLE | {"broken": "sync failed: EIO"}], bad_frames=1)
-    assert told.troubled(sick)
-    assert not told.troubled(server())
-    assert [warning.code for warning in told.warnings([sick, server()])] == [
+    assert server_status.troubled(sick)
+    assert not server_status.troubled(server())
+    assert [warning.code for warning in server_status.warnings([sick, server()])] == [
         "store.broken",
         "store.bad_frames",
     ]
-    assert "EIO" in told.warnings([sick])[0].evidence
+    assert "EIO" in server_status.warnings([sick])[0].evidence
